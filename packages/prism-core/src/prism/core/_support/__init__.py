@@ -1,0 +1,1 @@
+"""Pure functions over the wire shapes: no I/O, no clock of their own."""
