@@ -47,6 +47,11 @@ class SessionStore(Protocol):
     """Keeps entries in append order; nothing is ever rewritten or deleted.
 
     A session's version is the number of its stored records.
+
+    A store that can often append without waiting may also have
+    `append_nowait(session_id, entries, *, expected_version=None) -> int | None`: the same as
+    `append`, but a plain function, which gives `None` and changes nothing when it would have to
+    wait.
     """
 
     async def append(
