@@ -35,10 +35,10 @@ class Registry(Generic[T]):
         shown: int = SHOWN_NAMES,
         nothing: str = "Known: none.",
     ) -> None:
-        self._kind = kind
-        self._plural = f"{kind}s" if plural is None else plural
-        self._shown = shown
-        self._nothing = nothing
+        self._kind: str = kind
+        self._plural: str = f"{kind}s" if plural is None else plural
+        self._shown: int = shown
+        self._nothing: str = nothing
         self._entries: dict[str, _Entry[T]] = {}
 
     def register(
@@ -161,8 +161,8 @@ class _Entry(Generic[T]):
     __slots__ = ("source", "value")
 
     def __init__(self, value: T, source: str) -> None:
-        self.value = value
-        self.source = source
+        self.value: T = value
+        self.source: str = source
 
 
 def list_names(
