@@ -60,11 +60,11 @@ class PrismError(Exception):
         retry_after_ms: int | float | None = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message: str = message
         self.code: str | int = self.default_code if code is None else code
-        self.details = dict(details) if details else None
-        self.status = status
-        self.retry_after_ms = retry_after_ms
+        self.details: dict[str, Any] | None = dict(details) if details else None
+        self.status: int | None = status
+        self.retry_after_ms: int | float | None = retry_after_ms
 
 
 class UsageError(PrismError, ValueError):

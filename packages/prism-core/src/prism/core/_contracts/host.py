@@ -114,10 +114,10 @@ class CommandDefinition:
         description: str = "",
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name = name
-        self.execute = execute
-        self.description = description
-        self.parameters = dict(parameters) if parameters is not None else None
+        self.name: str = name
+        self.execute: Callable[[Any, CommandContext], Any | Awaitable[Any]] = execute
+        self.description: str = description
+        self.parameters: dict[str, Any] | None = None if parameters is None else dict(parameters)
 
     def __repr__(self) -> str:
         return f"CommandDefinition({self.name!r})"

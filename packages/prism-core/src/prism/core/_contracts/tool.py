@@ -38,9 +38,9 @@ class ToolContext:
         metadata: Mapping[str, Any] | None = None,
         report: Callable[[Any], None] | None = None,
     ) -> None:
-        self.session_id = session_id
-        self.run_id = run_id
-        self.tool_call_id = tool_call_id
+        self.session_id: str = session_id
+        self.run_id: str = run_id
+        self.tool_call_id: str = tool_call_id
         self.metadata: Mapping[str, Any] = metadata or {}
         self._report = report
 
@@ -118,16 +118,16 @@ class Tool:
                 raise UsageError(
                     f"{field} of tool {name!r} must be a positive integer, not {number!r}."
                 )
-        self.name = name
-        self.description = description
+        self.name: str = name
+        self.description: str = description
         self.parameters: dict[str, Any] = dict(
             parameters or {"type": "object", "properties": {}, "additionalProperties": False}
         )
-        self.execute = execute
-        self.validate = validate
-        self.sequential = sequential
-        self.timeout_ms = timeout_ms
-        self.max_result_bytes = max_result_bytes
+        self.execute: ToolFunction = execute
+        self.validate: Callable[[dict[str, Any]], dict[str, Any]] | None = validate
+        self.sequential: bool = sequential
+        self.timeout_ms: int = timeout_ms
+        self.max_result_bytes: int = max_result_bytes
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"

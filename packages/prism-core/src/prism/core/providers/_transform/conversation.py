@@ -1,0 +1,389 @@
+"""A conversation that grows: what was sent of it stays, and only what is new is looked at.
+
+Everything up to the last message of the model is settled: it is laid out once. What follows it, the
+results and the input that the model has not answered yet, is laid out again for each request,
+because the next message may still join it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from operator import is_
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from prism.core._contracts import Notice
+from prism.core._errors import ProviderError
+from prism.core._wire import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from prism.core.providers._requests import encode_clean, encode_sent
+from prism.core.providers._transform.blocks import CUT_SHORT, Shaper
+from prism.core.providers._transform.target import Target
+from prism.core.providers._transform.whole import Pairs
+
+IMAGES_OF_RESULTS: Final = "Images that the tools returned, in the order of the calls:"
+CONTINUED: Final = "(continued)"
+"""Stands in front of a conversation that begins with the model's message."""
+
+BETWEEN: Final = "Understood."
+"""What the model is made to say between results and a user message."""
+
+CONTINUE: Final = "(continue)"
+"""Asks the model to go on after a message of its own that was cut short."""
+
+_CAN_GO_ON: Final = CUT_SHORT | {"length"}
+_DIGEST_CHARS: Final = 32
+
+Encode: TypeAlias = Callable[[Message], Iterable[Any]]
+"""Turns one transformed message into the wire's items, in order: plain JSON values, and
+`msgspec.Raw` for what goes out as it is."""
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it is sent. The lists are the caller's own.
+
+    Attributes:
+        messages: After the transformation: calls paired, ids mapped, results as text and image
+            blocks in `content` (`error` stays beside them as a flag), foreign reasoning gone.
+        starts: For each message, where its items begin.
+        items: What the encoder made of them, one after the other.
+        prefix: Digest of all that, for `WireCall.prefix`; none when the target binds none.
+        notices: What the host should know; each thing is told once per conversation.
+    """
+
+    messages: list[Message]
+    starts: list[int]
+    items: list[msgspec.Raw]
+    prefix: str | None
+    notices: list[Notice]
+
+
+class _Layout:
+    """What is sent, in order; it grows at its end."""
+
+    __slots__ = (
+        "_before", "_digest", "_encode", "_hashed", "items", "last", "messages", "size", "starts",
+    )  # fmt: skip
+
+    def __init__(self, encode: Encode, head: bytes) -> None:
+        self._encode = encode
+        self._digest = sha256(head)
+        self._hashed = 0
+        self._before = (self._digest, 0)  # the digest before it was last continued
+        self.messages: list[Message] = []
+        self.starts: list[int] = []
+        self.items: list[msgspec.Raw] = []
+        self.last: Message | None = None
+        self.size = len(head)
+
+    def branch(self) -> _Layout:
+        """A layout that goes on from here, and leaves this one as it is."""
+        other = object.__new__(_Layout)
+        other._encode = self._encode
+        other._digest = self._digest.copy()
+        other._hashed = self._hashed
+        other._before = self._before
+        other.messages = self.messages.copy()
+        other.starts = self.starts.copy()
+        other.items = self.items.copy()
+        other.last = self.last
+        other.size = self.size
+        return other
+
+    def prefix(self) -> str:
+        """Digest of the head and of all items so far."""
+        if self._hashed < len(self.items):
+            self._before = (self._digest.copy(), self._hashed)
+            # JSON has no line feed, so two items are never taken for one.
+            self._digest.update(b"\n" + b"\n".join(self.items[self._hashed :]))
+            self._hashed = len(self.items)
+        return self._digest.hexdigest()[:_DIGEST_CHARS]
+
+    def take_back(self) -> Message:
+        """Remove the last message."""
+        message = self.messages.pop()
+        start = self.starts.pop()
+        del self.items[start:]
+        self.last = self.messages[-1] if self.messages else None
+        if self._hashed > start:
+            self._digest, self._hashed = self._before
+        return message
+
+    def add(self, message: Message, *, clean: bool = False) -> None:
+        """Put *message* at the end; *clean* texts need no search for what cannot be sent."""
+        items = self.items
+        self.messages.append(message)
+        self.starts.append(len(items))
+        self.last = message
+        write = encode_clean if clean else encode_sent
+        for item in self._encode(message):
+            if type(item) is msgspec.Raw:  # a vendor's own item, verbatim
+                raw = item
+            else:
+                raw = msgspec.Raw(write(item))
+            items.append(raw)
+            self.size += len(bytes(raw))
+
+
+class Conversation:
+    """Lays out one conversation for one target, again and again as it grows."""
+
+    __slots__ = (
+        "_at",
+        "_done",
+        "_new_notices",
+        "_pairs",
+        "_repairs",
+        "_seen",
+        "_settled",
+        "_shaper",
+        "_target",
+        "_whole",
+    )
+
+    def __init__(self, target: Target, encode: Encode, head: bytes) -> None:
+        self._target = target
+        self._pairs = Pairs()
+        self._settled = _Layout(encode, head)
+        self._shaper = Shaper(target, self._note)
+        self._whole: list[Message] = []  # what is settled, as it was before it was shaped
+        self._done = 0
+        self._repairs = 0
+        self._seen = 0  # messages that an earlier request had
+        self._at = 0  # the place of the message that is looked at
+        self._new_notices: dict[str, Notice] = {}
+
+    @property
+    def inputs(self) -> list[Message]:
+        """The messages as they came."""
+        return self._pairs.inputs
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is settled."""
+        return self._settled.size
+
+    def push(self, messages: Sequence[Message]) -> None:
+        """Take what the conversation grew by."""
+        self._pairs.push(messages)
+
+    def sent(self) -> Sent | None:
+        """The whole conversation; `None` when its newest messages changed what was sent before.
+
+        Raises:
+            ProviderError: `invalid_request`, when it does not end with something to answer, or
+                something of it is no JSON.
+        """
+        self._new_notices = {}
+        whole = self._pairs.whole()
+        if self._pairs.repairs > self._repairs:
+            self._at = len(whole)
+            self._note(
+                "history_repaired",
+                "Calls and results of the conversation did not match; the copy that is sent was "
+                "mended.",
+            )
+            # A late result may have taken the place of one that no tool gave.
+            if not all(map(is_, self._whole, whole)):
+                return None
+        self._repairs = self._pairs.repairs
+        last = len(whole) - 1
+        while last >= self._done and not _is_surely_sent(whole[last]):
+            last -= 1
+        if last >= self._done:
+            self._lay(self._settled, whole, self._done, last + 1)
+            self._whole += whole[self._done : last + 1]
+            self._done = last + 1
+        layout = self._settled.branch()
+        self._lay(layout, whole, self._done, len(whole))
+        self._check_end(layout)
+        self._seen = len(whole)
+        return Sent(
+            messages=layout.messages,
+            starts=layout.starts,
+            items=layout.items,
+            prefix=layout.prefix() if self._target.binds_prefix else None,
+            notices=list(self._new_notices.values()),
+        )
+
+    def _lay(self, layout: _Layout, messages: Sequence[Message], start: int, end: int) -> None:
+        target, shaper = self._target, self._shaper
+        merging = target.merge_users
+        merged: list[ContentBlock] = []  # results and input between two messages of the model
+        images: list[ImageBlock] = []  # of the results under way
+        for at in range(start, end):
+            self._at = at
+            message = messages[at]
+            role = message.role
+            block = message.content[0]
+            if isinstance(block, ToolResultBlock):
+                result, following = shaper.result(block)
+                images += following
+                if merging:
+                    merged.append(result)
+                    continue
+                if result is not block or role != "tool":  # some histories have it as the user's
+                    message = replace(message, role="tool", content=[result])
+                layout.add(message, clean=shaper.clean)
+                continue
+            if images:
+                self._lay_images(layout, images, merged)
+            if role == "assistant":
+                merged = self._lay_assistant(layout, message, merged)
+                continue
+            is_note = role == "system" and target.system_notes
+            shaped = shaper.user(message, role="system" if is_note else "user")
+            if shaped is None:
+                continue
+            if merging and not is_note:
+                merged += shaped.content
+                continue
+            if merged:
+                layout.add(Message(role="user", content=merged))
+                merged = []
+            self._add(layout, shaped, clean=shaper.clean)
+        if images:
+            self._lay_images(layout, images, merged)
+        if merged:
+            layout.add(Message(role="user", content=merged))
+
+    def _lay_assistant(
+        self, layout: _Layout, message: Message, merged: list[ContentBlock]
+    ) -> list[ContentBlock]:
+        """A model's message behind what was merged before it; what is still to be merged."""
+        shaper = self._shaper
+        sent = shaper.assistant(message, strip=False)
+        if sent is None:
+            return merged
+        if merged:
+            layout.add(Message(role="user", content=merged))
+        if self._target.binds_prefix and self._is_stale(layout, message):
+            self._note(
+                "thinking_stripped",
+                "The conversation before some of the model's messages changed after they were "
+                "written: their reasoning was left out.",
+            )
+            sent = shaper.assistant(message, strip=True)
+            if sent is None:
+                return layout.take_back().content if merged else merged
+        last = layout.last
+        if last is None:
+            if self._target.user_first:
+                layout.add(_user_text(CONTINUED))
+        elif last.role == "assistant" and last.stop_reason in _CAN_GO_ON:
+            layout.add(_user_text(CONTINUE))
+        layout.add(sent, clean=shaper.clean)
+        return []
+
+    def _is_stale(self, layout: _Layout, message: Message) -> bool:
+        """Whether the message's reasoning was written after something else than is sent now.
+
+        What was written after the change fits again: it was made from what is sent now, without
+        the reasoning that was stripped before it.
+        """
+        target = self._target
+        if not target.reasoning or not target.is_source(message.model):
+            return False
+        for block in message.content:
+            if not isinstance(block, ThinkingBlock | TextBlock | ToolCallBlock):
+                continue
+            replay = block.replay
+            if replay is not None and replay.prefix is not None and target.takes_replay(replay):
+                return replay.prefix != layout.prefix()
+        return False
+
+    def _lay_images(
+        self, layout: _Layout, images: list[ImageBlock], merged: list[ContentBlock]
+    ) -> None:
+        blocks: list[ContentBlock] = [TextBlock(text=IMAGES_OF_RESULTS), *images]
+        images.clear()
+        if self._target.merge_users:
+            merged += blocks
+        else:
+            self._add(layout, Message(role="user", content=blocks))
+
+    def _add(self, layout: _Layout, message: Message, *, clean: bool = False) -> None:
+        last = layout.last
+        if (
+            self._target.assistant_after_results
+            and message.role == "user"
+            and last is not None
+            and last.role == "tool"
+        ):
+            layout.add(Message(role="assistant", content=[TextBlock(text=BETWEEN)]))
+        layout.add(message, clean=clean)
+
+    def _check_end(self, layout: _Layout) -> None:
+        newest = self.inputs[-1] if self.inputs else None
+        last = layout.last
+        if newest is None or last is None or (newest.role == "user" and _is_blank(newest)):
+            raise ProviderError(
+                "The last message of the request has no content to send.", code="invalid_request"
+            )
+        if last.role != "assistant" or last.stop_reason == "pause":
+            return
+        if last.stop_reason in _CAN_GO_ON:
+            layout.add(_user_text(CONTINUE))
+            return
+        raise ProviderError(
+            "The conversation ends with the model's own message: add what it is to answer.",
+            code="invalid_request",
+        )
+
+    def _note(self, code: str, message: str) -> None:
+        if self._at >= self._seen:
+            self._new_notices.setdefault(code, Notice(code=code, message=message))
+
+
+def transform(messages: Sequence[Message], target: Target, *, head: bytes = b"") -> Sent:
+    """A whole conversation at once; pure. `items` are its messages in Prism's own form.
+
+    Args:
+        messages: In order; not changed.
+        target: Where they go.
+        head: What stands before the messages and is bound with them.
+
+    Raises:
+        ProviderError: `invalid_request`.
+    """
+    conversation = Conversation(target, _as_it_is, head)
+    conversation.push(messages)
+    sent = conversation.sent()
+    assert sent is not None  # noqa: S101 - nothing was sent before
+    return sent
+
+
+def _as_it_is(message: Message) -> list[Any]:
+    return [{"role": message.role, "content": message.content}]
+
+
+def _is_surely_sent(message: Message) -> bool:
+    """Whether a model's message keeps something of it whatever its target."""
+    return message.role == "assistant" and any(
+        isinstance(block, ToolCallBlock) or (isinstance(block, TextBlock) and block.text.strip())
+        for block in message.content
+    )
+
+
+def _is_blank(message: Message) -> bool:
+    """Whether nothing of a user message is sent."""
+    return all(
+        isinstance(block, OpaqueBlock | ThinkingBlock)
+        or (isinstance(block, TextBlock) and not block.text.strip())
+        for block in message.content
+    )
+
+
+def _user_text(text: str) -> Message:
+    return Message(role="user", content=[TextBlock(text=text)])
