@@ -1,0 +1,214 @@
+"""One run: the loop of turns and tools."""
+
+from __future__ import annotations
+
+from anyio import current_effective_deadline, get_cancelled_exc_class
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from prism.core._errors import NothingToContinue
+from prism.core._runtime.attempt import Attempt
+from prism.core._runtime.batch import Batch
+from prism.core._runtime.compact import try_compact
+from prism.core._runtime.ending import RunEnding
+from prism.core._runtime.intake import (
+    accept_input,
+    build_input,
+    deliver,
+    gather_context,
+    open_slots,
+)
+from prism.core._runtime.turn import ask
+from prism.core._wire import ErrorInfo, MessageEntry, ToolCallBlock, TurnStarted
+from prism.core.tools import filter_tools
+
+RESUMABLE_STOPS = frozenset({"pause", "aborted", "error", "length"})
+"""Stop reasons after which `continue_()` asks the model again."""
+
+
+class Run(RunEnding):
+    """One run of a session. `execute` is its child task; everything else is called from it."""
+
+    async def execute(self, group: TaskGroup) -> None:
+        """Run to the end; the outcome is in `result` and `error`. Only cancellation leaves it."""
+        self._group = group
+        failure: BaseException | None = None
+        try:
+            with self._scope:
+                await self._drive()
+        except get_cancelled_exc_class():
+            await self.settle_cancelled()
+            raise
+        except BaseException as error:  # noqa: BLE001 - a run's failure is handed over as a value
+            failure = error
+        if self.crash is not None:
+            failure = self.crash
+        elif failure is not None and current_effective_deadline() == -float("inf"):
+            # Somebody turned the cancellation into another exception, or it came from elsewhere
+            # at the same time.
+            await self.settle_cancelled()
+            return
+        if failure is None and not self.aborted:
+            self.finish(self.status)
+        else:
+            await self.settle(failure)
+
+    # The loop
+
+    async def _drive(self) -> None:
+        await checkpoint_if_cancelled()
+        session = self.session
+        await session.log.ensure_loaded()
+        self._configure()
+        if self.resume and not self._can_continue():
+            raise NothingToContinue(
+                "The branch ends in a finished answer, so there is nothing to continue."
+            )
+        await session.start_hooks(self)
+        messages = [] if self.resume else await build_input(self, self.value, first=True)
+        self.announce()
+        self.input_ids = await accept_input(self, messages)
+        for problem in session.log.take_problems():
+            self.warn(problem.code, problem.message)
+        self.context = await gather_context(self)
+        rounds = 0
+        if self.resume:
+            self.input_ids = self._resumed_input()
+            if session.log.history.pairs.open_calls:
+                await self._answer_open_calls()
+                rounds = 1
+        await self._auto_compact()
+        await self._loop(rounds)
+
+    def _configure(self) -> None:
+        """Settle the model, its provider, the tools and the system prompt of this run."""
+        agent = self.agent
+        options = self.options
+        self.model = options.model or self.session.log.history.model or agent.model
+        self._provider = agent.resolve_provider(self.model)
+        self.tools = agent.tools
+        self.tool_specs = agent.tool_specs
+        if options.tools is not None:
+            allowed = filter_tools(agent.tools.values(), allow=options.tools)
+            self.tools = {tool.name: tool for tool in allowed}
+            self.tool_specs = tuple(spec for spec in agent.tool_specs if spec.name in self.tools)
+        extra = options.system
+        if extra is None:
+            self.system = agent.system_parts
+        else:
+            parts = (extra,) if isinstance(extra, str) else tuple(extra)
+            self.system = agent.system_parts + parts
+
+    def _can_continue(self) -> bool:
+        history = self.session.log.history
+        if history.pairs.open_calls:
+            return True
+        last = history.last_message
+        if last is None:
+            return False
+        return last.role != "assistant" or last.stop_reason in RESUMABLE_STOPS
+
+    def _resumed_input(self) -> list[str]:
+        """What a run without input answers: the last user message of the branch."""
+        for entry in reversed(self.session.log.history.path):
+            if isinstance(entry, MessageEntry) and entry.message.role == "user":
+                return [entry.id]
+        return []
+
+    async def _loop(self, rounds: int) -> None:
+        chosen = self.options.max_tool_rounds
+        max_rounds = self.agent.max_tool_rounds if chosen is None else chosen
+        inbox = self.session.inbox
+        paused = False
+        while True:
+            if not paused:
+                self.input_ids += await deliver(self, inbox.take_steer(), inbox.steer)
+            await checkpoint_if_cancelled()
+            self._start_turn()
+            attempt = await ask(self)
+            self.stop_reason = attempt.stop_reason
+            calls = self.message.tool_calls if attempt.stored and self.message else []
+            paused = attempt.stop_reason == "pause" and not calls
+            if calls or paused:
+                over = self.limit_in_words()
+                if over is None and rounds >= max_rounds:
+                    await self._end_at_rounds(attempt, calls, max_rounds)
+                    return
+                if over is not None:
+                    await self._end_at_limit(attempt, calls, over)
+                    return
+                rounds += 1
+                if calls:
+                    self.batch = self.new_batch(attempt, calls)
+                    await self.batch.execute()
+                self.end_turn()
+                if not paused and self._is_over_limit():
+                    return
+                continue
+            self.end_turn()
+            if not inbox.steer and not inbox.follow_up:
+                return
+            if self._is_over_limit():
+                return
+            if not inbox.steer:
+                self.input_ids += await deliver(self, inbox.take_follow_up(), inbox.follow_up)
+
+    def _start_turn(self) -> None:
+        self.turn_number += 1
+        self.attempt = None
+        self.batch = None
+        self.turn_usage = None
+        self.emit(TurnStarted(session_id=self.session_id, run_id=self.id, turn=self.turn_number))
+        self.turn_open = True
+
+    async def _end_at_rounds(
+        self, attempt: Attempt, calls: list[ToolCallBlock], max_rounds: int
+    ) -> None:
+        self.status = "max_tool_rounds"
+        error = ErrorInfo(
+            code="max_tool_rounds",
+            message=f"Not run: the limit of {max_rounds} tool rounds is reached.",
+        )
+        await self._refuse(attempt, calls, "max_tool_rounds", error)
+
+    async def _end_at_limit(self, attempt: Attempt, calls: list[ToolCallBlock], over: str) -> None:
+        self.status = "limit_reached"
+        self.warn("limit_reached", over)
+        error = ErrorInfo(code="limit_reached", message=f"Not run: {over}")
+        await self._refuse(attempt, calls, "skipped", error)
+
+    async def _refuse(
+        self, attempt: Attempt, calls: list[ToolCallBlock], reason: str, error: ErrorInfo
+    ) -> None:
+        """The run's last turn: its calls are answered without being run."""
+        self.accepting = False
+        if calls:
+            self.batch = self.new_batch(attempt, calls)
+            await self.batch.refuse(reason, error)
+        self.end_turn()
+
+    def _is_over_limit(self) -> bool:
+        """Whether a run that would go on has used what it may."""
+        over = self.limit_in_words()
+        if over is None:
+            return False
+        self.warn("limit_reached", over)
+        self.status = "limit_reached"
+        return True
+
+    async def _answer_open_calls(self) -> None:
+        """A turn without a provider: the calls that an earlier run left open."""
+        self._start_turn()
+        self.batch = Batch(self, open_slots(self), self.tools)
+        await self.batch.execute()
+        self.end_turn("tool_use")
+
+    async def _auto_compact(self) -> None:
+        """At most once a run, before the first request."""
+        options = self.agent.compaction_for(self.options)
+        if options is None or options.threshold_entries is None:
+            return
+        history = self.session.log.history
+        if history.ends_in_compaction or history.counted <= options.threshold_entries:
+            return
+        await try_compact(self, options, trigger="auto")
