@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,8 @@ from prism.core._errors import ProviderError
 from prism.core._wire import (
     ErrorInfo,
     Message,
+    ModelRef,
+    Replay,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -127,6 +130,16 @@ def test_what_was_sent_is_the_callers_own() -> None:
     assert render(kept, *history).items == expected
 
 
+def test_old_items_stand_together_and_the_last_ones_alone() -> None:
+    kept, history = Conversations(), turns(200)
+    for end in (4, 300, 304, 640, 800):
+        sent = render(kept, *history[:end], user("next"))
+        assert b",".join(sent.body) == b",".join(sent.items)
+        alone = min(64, len(sent.items))
+        assert sent.body[-alone:] == sent.items[-alone:]
+    assert len(sent.body) < 200 < len(sent.items)
+
+
 def test_messages_that_are_equal_but_not_the_same_are_found_at_the_front_alone() -> None:
     kept, counter = Conversations(), Counter()
     history = turns(20)
@@ -217,11 +230,47 @@ def test_a_request_that_fails_is_not_kept() -> None:
     assert same(render(kept, *history, user("b")), transform([*history, user("b")], target()))
 
 
+async def test_a_history_of_one_vendor_goes_to_another_whole() -> None:
+    writer = ModelRef(provider="openai", model="gpt-6-sol", api="openai-responses")
+    thought = Replay(api="openai-responses", kind="item", data="{}", item_id="rs_1")
+    calls = [
+        ToolCallBlock(
+            id=f"call_{name}|fc_{name}",
+            name="look",
+            arguments={"at": name},
+            replay=Replay(api="openai-responses", kind="item", data="", item_id=f"fc_{name}"),
+        )
+        for name in ("a", "b")
+    ]
+    answer = Message(
+        role="assistant",
+        content=[ThinkingBlock(text="hm", replay=thought), *calls],
+        model=writer,
+        stop_reason="aborted",
+    )
+    seen = ToolResultBlock(tool_call_id=calls[1].id, name="look", content=[PICTURE])
+    provider = AnthropicProvider(transport=MemoryTransport())
+    request = ask(user("Look."), answer, Message(role="tool", content=[seen]), user("And?"))
+    body = json.loads(provider.prepare(request).body)
+    asked, said, results = body["messages"]
+    assert asked["role"] == "user"
+    ids = [block["id"] for block in said["content"]]
+    assert [block["type"] for block in said["content"]] == ["tool_use", "tool_use"]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in ids)
+    first, second, text = results["content"]
+    assert [first["tool_use_id"], second["tool_use_id"]] == ids
+    assert first["is_error"]
+    assert second["content"][0]["type"] == "image"
+    assert text["text"] == "And?"
+    assert "rs_1" not in str(body)
+    assert "fc_" not in str(said["content"][0].get("input"))
+
+
 # --- through the adapters ---------------------------------------------------------------------
 
 
 def responses_turn(number: int) -> bytes:
-    thought = {
+    thought: dict[str, Any] = {
         "type": "reasoning",
         "id": f"rs_{number}",
         "summary": [],
@@ -246,7 +295,7 @@ def chat_turn(number: int) -> bytes:
 
 
 def anthropic_turn(number: int) -> bytes:
-    block = {"type": "tool_use", "id": f"call_{number}", "name": "add", "input": {}}
+    block: dict[str, Any] = {"type": "tool_use", "id": f"call_{number}", "name": "add", "input": {}}
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     signature = {"type": "signature_delta", "signature": f"secret {number}"}
     arguments = {"type": "input_json_delta", "partial_json": f'{{"a":{number},"b":1}}'}

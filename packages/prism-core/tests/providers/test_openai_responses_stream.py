@@ -35,7 +35,7 @@ def finished(index: int, **item: Any) -> dict[str, Any]:
 
 
 def message(text: str, **more: Any) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": "msg_1", "role": "assistant", "content": content, **more}
 
 
@@ -142,7 +142,12 @@ async def test_a_server_that_sends_only_done_events_loses_and_doubles_nothing() 
 
 
 async def test_the_last_event_alone_brings_the_whole_answer() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": []}
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "encrypted_content": "x",
+        "summary": [],
+    }
     search = {"type": "web_search_call", "id": "ws_1"}
     reading = await answer(completed(thought, search, message("Hello"), call('{"a":1}')))
     assert (reading.text, reading.stop) == ("Hello", "tool_use")
@@ -455,7 +460,12 @@ async def test_a_last_event_of_five_megabytes_is_read_and_one_above_the_limit_is
 
 
 async def test_reasoning_is_stamped_with_what_it_was_written_after() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": []}
+    thought: dict[str, Any] = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "encrypted_content": "x",
+        "summary": [],
+    }
     data = sse(finished(0, **thought), finished(1, **message("Hi")), completed(), end=b"")
     prefixes: list[str | None] = []
     for said in ("one", "one", "two"):

@@ -17,6 +17,7 @@ from prism.core.providers import (
     GoogleProvider,
     ModelConfig,
     OpenAIChatProvider,
+    OpenAIResponsesProvider,
     ProviderOptions,
     ThinkingFamily,
     ThinkingTable,
@@ -357,6 +358,7 @@ def test_a_family_without_a_body_for_the_api_sends_nothing() -> None:
 
 ADAPTERS: dict[str, type[Any]] = {
     CHAT: OpenAIChatProvider,
+    RESPONSES: OpenAIResponsesProvider,
     MESSAGES: AnthropicProvider,
     GEMINI: GoogleProvider,
 }
@@ -596,6 +598,7 @@ def dropped(provider: HttpProvider, model: ModelConfig, level: str, api: str) ->
     ("kind", "name", "api"),
     [
         (OpenAIChatProvider, "gpt-5.6", CHAT),
+        (OpenAIResponsesProvider, "gpt-5.6", RESPONSES),
         (AnthropicProvider, "claude-sonnet-4-5", MESSAGES),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -62,11 +63,13 @@ OTHER = ModelRef(provider="q", model="n", api="anthropic-messages")
 
 def assistant(*content: str | ContentBlock, **fields: Any) -> Message:
     blocks = [TextBlock(text=item) if isinstance(item, str) else item for item in content]
-    return Message(role="assistant", content=blocks, **{"model": OWN, **fields})
+    fields.setdefault("model", OWN)
+    return Message(role="assistant", content=blocks, **fields)
 
 
 def call(call_id: str = "call_1", **fields: Any) -> ToolCallBlock:
-    return ToolCallBlock(**{"id": call_id, "name": "t", "arguments": {}, **fields})
+    given: dict[str, Any] = {"id": call_id, "name": "t", "arguments": {}, **fields}
+    return ToolCallBlock(**given)
 
 
 def result(call_id: str = "call_1", *content: str | ContentBlock, **fields: Any) -> Message:
@@ -296,7 +299,7 @@ def test_t7_a_signature_stays_on_its_own_part_even_without_text(to: Target) -> N
 # --- T8 to T11: calls and results -------------------------------------------------------------
 
 HARD_IDS = ["call_1", "functions.add:0", "call_x|fc_y", "toolu_" + "x" * 80, "trailing_", "é", "a"]
-FITS = {
+FITS: dict[str, Callable[[str], bool]] = {
     "any": lambda text: 0 < len(text) <= 256,
     "openai-chat": lambda text: 0 < len(text) <= 40,
     "openai-responses": lambda text: len(text) <= 64 and text.isascii() and text[-1] != "_",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio.testing
-from trio._core import _run as trio_run
+from trio._core import _run as trio_run  # pyright: ignore[reportPrivateUsage]
 
 from .harness import Stage, VirtualLoop
 
@@ -18,7 +18,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     if request.param == "asyncio":
         return "asyncio", {"loop_factory": VirtualLoop}
     # trio shuffles the tasks that are ready; each test gets the same orders in every run.
-    trio_run._r.seed(request.node.name)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+    trio_run._r.seed(request.node.name)  # pyright: ignore[reportPrivateUsage]
     return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio  # noqa: TID251 - its clock and its scheduler are what this controls
 import selectors
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Any, Self, TypeVar
 
@@ -23,13 +23,14 @@ from prism.core import (
     AgentEvent,
     ModelConfig,
     OpaqueEntry,
+    RunStream,
     Session,
     SessionEntry,
     Subscription,
     decode_entry,
     event_type,
 )
-from prism.core._contracts import Provider, ProviderRequest, SessionInfo, SessionStore, StoredEntry
+from prism.core._contracts import ProviderRequest, SessionInfo, SessionStore, StoredEntry
 from prism.core._support.branch import branch_entries
 from prism.core._wire import (
     CustomEntry,
@@ -201,9 +202,7 @@ class Stage:
         self._stores: dict[int, WatchedStore] = {}
         self._may_be_open: set[str] = set()
 
-    def agent(
-        self, provider: Provider | ProviderRegistry | list[Any] | Any = None, **options: Any
-    ) -> Agent:
+    def agent(self, provider: Any = None, **options: Any) -> Agent:
         """An agent; *provider* may also be the script of a `MockProvider`."""
         if not isinstance(provider, ProviderRegistry) and not hasattr(provider, "id"):
             provider = MockProvider(provider)
@@ -290,9 +289,9 @@ def types(events: Sequence[AgentEvent]) -> list[str]:
     return [event_type(event) for event in events]
 
 
-def of(kind: type[E], events: Sequence[AgentEvent]) -> list[E]:
-    """The events of one class."""
-    return [event for event in events if isinstance(event, kind)]
+def of(kind: type[E], items: Sequence[object]) -> list[E]:
+    """The events or entries of one class."""
+    return [item for item in items if isinstance(item, kind)]
 
 
 def said(path: Sequence[SessionEntry]) -> list[str]:
@@ -339,6 +338,34 @@ def provider_of(session: Session) -> MockProvider:
     provider = session.agent.provider
     assert isinstance(provider, MockProvider)
     return provider
+
+
+async def read(
+    session: Session,
+    into: list[AgentEvent],
+    *,
+    on_event: Callable[[AgentEvent], None] = lambda _: None,
+    before: Callable[[], Awaitable[None]] | None = None,
+    pause: float = 0,
+) -> RunStream:
+    """Run the session as a stream.
+
+    Args:
+        session: It is told `Hi`.
+        into: Where the events go.
+        on_event: Called with each of them.
+        before: Awaited before the first one is read.
+        pause: Seconds after each.
+    """
+    async with session.stream("Hi") as events:
+        if before is not None:
+            await before()
+        async for event in events:
+            into.append(event)
+            on_event(event)
+            if pause:
+                await anyio.sleep(pause)
+    return events
 
 
 async def ticks(count: int = 10) -> None:
@@ -469,10 +496,3 @@ def in_asyncio() -> bool:
 def running_tasks() -> int:
     """How many tasks there are."""
     return len(anyio.get_running_tasks())
-
-
-__all__ = [
-    "MODEL", "Clock", "Ids", "Mapping", "Stage", "Steps", "VirtualLoop", "Watch", "WatchedStore",
-    "check_entries", "check_pairs", "in_asyncio", "now", "of", "provider_of", "results",
-    "running_tasks", "said", "sent", "short", "ticks", "types",
-]  # fmt: skip

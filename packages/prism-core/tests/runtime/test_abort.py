@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - its own cancellation is what is tested
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from prism.core import (
     RunAborted,
     SecretRedactor,
     Session,
+    ToolContext,
     ToolExecutionBlocked,
     ToolExecutionError,
     ToolExecutionStarted,
@@ -23,7 +25,19 @@ from prism.core import (
 )
 from prism.core.providers import delay, done, text_delta, thinking_delta, tool_call, tool_call_delta
 
-from .harness import Stage, now, of, provider_of, results, running_tasks, said, sent, ticks, types
+from .harness import (
+    Stage,
+    VirtualLoop,
+    now,
+    of,
+    provider_of,
+    results,
+    running_tasks,
+    said,
+    sent,
+    ticks,
+    types,
+)
 
 
 @tool
@@ -224,7 +238,11 @@ async def test_no_tool_starts_after_an_abort(stage: Stage) -> None:
         session.abort()
         return "done"
 
-    calls = [("c1", "stop", {}), ("c2", "stop", {}), ("c3", "nap", {"ms": 1})]
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("c1", "stop", {}),
+        ("c2", "stop", {}),
+        ("c3", "nap", {"ms": 1}),
+    ]
     session = stage.session(asks(*calls), tools=[stop, nap])
     with pytest.raises(RunAborted):
         await session.run("Go")
@@ -367,6 +385,7 @@ async def test_a_tool_that_ignores_cancellation_has_an_unknown_outcome_after_the
         tools=[stubborn, nap],
     )
     ended: list[float] = []
+    count = 0
     start = now()
 
     async def run() -> None:
@@ -412,8 +431,6 @@ async def test_the_grace_period_can_be_set(stage: Stage) -> None:
 
 
 async def test_progress_of_an_abandoned_tool_is_not_told(stage: Stage) -> None:
-    from prism.core import ToolContext
-
     @tool
     async def talk(context: ToolContext) -> None:
         """Report although nobody waits any more."""
@@ -452,3 +469,25 @@ async def test_a_tool_that_ends_while_the_run_is_aborted_keeps_its_result(stage:
     session = stage.session(asks(("c1", "tidy", {})), tools=[tidy])
     await aborted(session, 0.1)
     assert said(await session.entries())[2:] == ["tool: c1 tidied"]
+
+
+@pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"loop_factory": VirtualLoop})], ids=["asyncio"]
+)
+async def test_asyncios_own_timeouts_work_as_with_any_other_coroutine(stage: Stage) -> None:
+    session = stage.session([[text_delta("I"), delay(9_000), done()]] * 2 + [[done()]])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await session.run("one")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(session.run("two"), 1)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert said(await session.entries()) == [
+        "user: one",
+        "assistant: I",
+        "user: two",
+        "assistant: I",
+    ]
+    assert (await session.run("three")).status == "completed"

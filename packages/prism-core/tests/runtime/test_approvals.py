@@ -14,6 +14,7 @@ from prism.core import (
     RunAborted,
     SecretRedactor,
     Session,
+    SessionEntry,
     ToolApprovalRequested,
     ToolApprovalResolved,
     ToolCallBlock,
@@ -388,6 +389,7 @@ async def die_asking(stage: Stage, store: WatchedStore, *amounts: int, **options
         asks(*amounts), store=WatchedStore(), id="s1", tools=[pay], permissions=Ask(), **options
     )
     keys: list[str] = []
+    stored: list[SessionEntry] = []
     async with anyio.create_task_group() as group:
 
         async def run() -> None:
@@ -411,6 +413,7 @@ def reopened(stage: Stage, store: WatchedStore, **options: Any) -> Session:
 async def test_an_open_approval_stands_after_a_restart_and_continue_runs_the_call(
     stage: Stage, kept: Callable[[], WatchedStore]
 ) -> None:
+    stage.may_stay_open("s1")  # as the first of the two restarts leaves it
     keys = await die_asking(stage, kept(), 5, 6)
     session = reopened(stage, kept())
     state = await session.state()
@@ -521,17 +524,16 @@ async def test_what_was_approved_is_what_runs_after_a_restart(
 
 async def test_a_fork_of_a_session_that_asks_can_be_answered_by_itself(stage: Stage) -> None:
     session = asking(stage, 5)
-    async with anyio.create_task_group() as group:
+    forks: list[Session] = []
 
-        async def run() -> None:
-            await session.run("Go", approvals="wait")
-
-        group.start_soon(run)
-        await anyio.sleep(1)
-        fork = stage.watch(await session.fork(id="fork"))
-        (key,) = (await session.state()).pending_approvals
+    async def answer(key: str) -> None:
+        forks.append(stage.watch(await session.fork(id="fork")))
         await session.answer_approval(key, "denied")
-    assert list((await fork.state()).pending_approvals) == [key]
+
+    await answered(session, answer)
+    (fork,) = forks
+    (key,) = (await fork.state()).pending_approvals
+    assert ran == []
     await fork.answer_approval(key, "allowed")
     await fork.continue_()
     assert ran == [5]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import asyncio  # noqa: TID251 - a native cancellation is what is tested
 import math
 from typing import Any
 
@@ -235,8 +235,8 @@ async def test_no_result_is_lost_when_tools_end_while_a_result_is_stored(count: 
         return n
 
     stage = Stage(suspend=True)
-    calls = [(f"c{n}", "together", {"n": n}) for n in range(count)]
-    session = stage.session(asks(*calls), tools=[together])
+    calls = [tool_call(id=f"c{n}", name="together", arguments={"n": n}) for n in range(count)]
+    session = stage.session([[*calls, done()], [done()]], tools=[together])
     async with anyio.create_task_group() as group:
         group.start_soon(session.run, "Go")
         await ticks(30)
@@ -300,7 +300,7 @@ async def test_tools_begin_in_source_order(stage: Stage) -> None:
 
 async def test_what_a_tool_raises_is_an_error_result(stage: Stage) -> None:
     @tool
-    async def fail(how: str) -> Any:
+    async def fails(how: str) -> Any:
         """Fail."""
         if how == "tool_error":
             raise ToolError("no disk", code="disk_full")
@@ -317,7 +317,7 @@ async def test_what_a_tool_raises_is_an_error_result(stage: Stage) -> None:
             )
         raise KeyError(how)
 
-    fail = Tool(name="fail", execute=fail.execute, parameters=fail.parameters, timeout_ms=1_000)
+    fail = Tool(name="fail", execute=fails.execute, parameters=fails.parameters, timeout_ms=1_000)
     hows = ["tool_error", "group", "slow", "nan", "output", "other"]
     session = stage.session(asks(*((how, "fail", {"how": how}) for how in hows)), tools=[fail])
     await session.run("Go")

@@ -187,6 +187,18 @@ def _with(**fields: Any) -> Callable[[CompactionResult], Any]:
     return change
 
 
+def _none(result: CompactionResult) -> CompactionResult:
+    return CompactionResult(summary="x", entries=[])
+
+
+def _two(result: CompactionResult) -> CompactionResult:
+    return CompactionResult(summary="x", entries=[*result.entries, *result.entries])
+
+
+def _text(result: CompactionResult) -> str:
+    return "a summary"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -195,9 +207,9 @@ def _with(**fields: Any) -> Callable[[CompactionResult], Any]:
         _with(data={"throughEntryId": "entry_2", "keepEntryIds": ["entry_3", "entry_1"]}),
         _with(session_id="other"),
         _with(parent_id=None),
-        lambda result: CompactionResult(summary="x", entries=[]),
-        lambda result: CompactionResult(summary="x", entries=[*result.entries, *result.entries]),
-        lambda result: "a summary",
+        _none,
+        _two,
+        _text,
     ],
     ids=["blank", "nowhere", "order", "session", "parent", "none", "two", "text"],
 )
@@ -225,7 +237,7 @@ async def test_a_strategy_that_raises_is_a_compaction_error_without_its_secrets(
             raise LookupError("no hunter2")
 
     session = await talked(stage, redactor=SecretRedactor(["hunter2"]), secrets=["hunter2"])
-    with pytest.raises(CompactionError, match="Strategy 'broken' failed: no .REDACTED.") as caught:
+    with pytest.raises(CompactionError, match=r"Strategy 'broken' failed: no .REDACTED.") as caught:
         await session.compact(strategy=Broken())
     assert isinstance(caught.value.__cause__, LookupError)
     (failed,) = of(CompactionFailed, stage.events(session))
@@ -312,7 +324,7 @@ async def test_the_state_says_compacting_before_the_first_event(stage: Stage) ->
         busy = session.is_compacting
         statuses.append((types([event])[0], "compacting" if busy else "idle"))
 
-    session.broadcast.readers[0].push = push  # type: ignore[method-assign]
+    session.broadcast.readers[0].push = push
     await session.compact(keep_recent_entries=1)
     assert statuses == [("compaction_started", "compacting"), ("compaction_finished", "compacting")]
     assert (await session.state()).status == "idle"
@@ -367,7 +379,7 @@ async def test_steering_at_the_first_event_of_a_compaction_is_queued(stage: Stag
         if isinstance(event, CompactionStarted):
             session.steer("at once")
 
-    session.broadcast.readers[0].push = push  # type: ignore[method-assign]
+    session.broadcast.readers[0].push = push
     await session.compact(keep_recent_entries=1)
     assert (await session.state()).steer == 1
     await session.run("Hi")
@@ -589,6 +601,7 @@ async def test_a_compaction_never_stands_between_a_call_and_its_result(stage: St
     )
     await session.run("one", compaction=False)
     await session.run("two", compaction=False)
+    forks: list[Session] = []
     async with anyio.create_task_group() as group:
 
         async def run() -> None:
@@ -596,9 +609,11 @@ async def test_a_compaction_never_stands_between_a_call_and_its_result(stage: St
 
         group.start_soon(run)
         await anyio.sleep(1)
-        fork = stage.watch(await session.fork(id="fork"))
+        forks.append(stage.watch(await session.fork(id="fork")))
         (key,) = (await session.state()).pending_approvals
         await session.answer_approval(key, "denied")
+    (fork,) = forks
+    (key,) = (await fork.state()).pending_approvals
     await fork.answer_approval(key, "allowed")
     result = await fork.continue_()
     assert result.status == "completed"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from prism.core import (
     MessageEntry,
     MessageFinished,
     NativeBlock,
+    ProviderError,
     Replay,
     SecretRedactor,
     Session,
@@ -469,7 +471,7 @@ async def test_the_provider_is_closed_when_its_turn_is_cut_short(stage: Stage) -
 
 # Secrets
 
-SECRET = 's3cr3t"value'
+SECRET: Final = 's3cr3t"value'  # noqa: S105 - what is to be hidden
 
 
 async def test_a_secret_that_was_split_over_deltas_is_in_no_event_and_not_stored(
@@ -585,8 +587,8 @@ _events = st.one_of(
         block_finished,
         index=st.integers(0, 3),
         block=st.one_of(
-            st.builds(lambda text: TextBlock(text=text), _texts),
-            st.builds(lambda text: ThinkingBlock(text=text, signature="s"), _texts),
+            st.builds(TextBlock, text=_texts),
+            st.builds(ThinkingBlock, text=_texts, signature=st.just("s")),
             st.just(ToolCallBlock(id="c1", name="look", arguments={"n": 1})),
         ),
     ),
@@ -606,10 +608,8 @@ def test_any_stream_keeps_the_laws(events: list[Any], end: Any, secrets: tuple[s
             tools=[look],
             retry=False,
         )
-        try:
+        with suppress(ProviderError):
             await session.run("Hi")
-        except Exception as caught:  # noqa: BLE001
-            assert getattr(caught, "code", None) == "auth", caught
         await session.run("Go on")
         stage.finish()
 

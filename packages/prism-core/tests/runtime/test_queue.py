@@ -207,9 +207,9 @@ async def test_input_that_cannot_be_said_is_refused_at_the_call(stage: Stage, wr
     async with anyio.create_task_group() as group:
         group.start_soon(session.run, "Go")
         await anyio.sleep(0.05)
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             session.steer(wrong)
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             await session.follow_up(wrong)
         state = await session.state()
         assert (state.steer, state.follow_up) == (0, 0)
@@ -217,16 +217,16 @@ async def test_input_that_cannot_be_said_is_refused_at_the_call(stage: Stage, wr
     assert said(await session.entries())[-2] == "user: <ImageBlock> x"
 
 
-async def test_no_more_than_1000_inputs_wait(stage: Stage) -> None:
+async def test_no_more_than_256_inputs_wait(stage: Stage) -> None:
     session = stage.session([SLOW, END])
     async with anyio.create_task_group() as group:
         group.start_soon(session.run, "Go")
         await anyio.sleep(0.05)
-        for number in range(1_000):
+        for number in range(256):
             session.steer(f"{number}")
         with pytest.raises(UsageError) as caught:
             session.steer("one more")
-        assert (caught.value.code, caught.value.details) == ("queue_full", {"limit": 1_000})
+        assert (caught.value.code, caught.value.details) == ("queue_full", {"limit": 256})
         session.clear_queue()
 
 
@@ -389,3 +389,28 @@ async def test_attachments_belong_to_the_first_input_alone(stage: Stage) -> None
         session.steer("more")
     users = [line for line in said(await session.entries()) if line.startswith("user")]
     assert users == ["user: Go doc", "user: more"]
+
+
+async def test_input_for_a_run_that_is_then_refused_waits_and_is_told(stage: Stage) -> None:
+    class Builder:
+        async def build(self, request: InputRequest) -> list[Message]:
+            await anyio.sleep(1)
+            if request.input == "bad":
+                raise ValueError("refused")
+            return [Message(role="user", content=[TextBlock(text=str(request.input))])]
+
+    session = stage.session([END], input_builder=Builder())
+
+    async def run() -> None:
+        with pytest.raises(ValueError, match="refused"):
+            await session.run("bad")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await anyio.sleep(0.5)
+        session.steer("steered")
+    (told,) = stage.events(session)
+    assert isinstance(told, QueueUpdated)
+    assert (told.run_id, told.steer) == (None, ["steered"])
+    await session.run("good")
+    assert said(await session.entries()) == ["user: good", "user: steered", "assistant: end"]

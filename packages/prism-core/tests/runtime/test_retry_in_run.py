@@ -24,9 +24,9 @@ from prism.core import (
     tool,
 )
 from prism.core._contracts import RetryContext, RetryDecision, RetryPayload
+from prism.core._wire import TextBlock, ThinkingBlock
 from prism.core.compaction import DefaultCompactionStrategy
 from prism.core.providers import block_finished, done, error, text_delta, thinking_delta, tool_call
-from prism.core._wire import TextBlock, ThinkingBlock
 
 from .harness import Stage, now, of, provider_of, said, sent, types
 
@@ -174,7 +174,7 @@ async def test_the_context_names_the_attempt_that_failed(stage: Stage) -> None:
         retry=RetryOptions(policy=Policy(), secrets=["hunter2"], metadata={"k": 1}),
         secrets=["hunter2"],
     )
-    with pytest.raises(ProviderError, match="it is .REDACTED.") as caught:
+    with pytest.raises(ProviderError, match=r"it is .REDACTED.") as caught:
         await session.run("Hi")
     assert [context.attempt for context in seen] == [1, 2]
     assert (seen[0].max_attempts, seen[0].metadata) == (3, {"k": 1})

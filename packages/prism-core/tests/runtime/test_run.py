@@ -9,6 +9,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from prism.core import (
+    AgentEvent,
     AgentFinished,
     ErrorInfo,
     Message,
@@ -45,7 +46,7 @@ from prism.core.providers import (
     usage,
 )
 
-from .harness import MODEL, Stage, now, of, provider_of, results, said, sent, types
+from .harness import MODEL, Stage, now, of, provider_of, read, results, said, sent, types
 
 
 @tool
@@ -104,11 +105,12 @@ async def test_a_run_emits_its_events_in_order(stage: Stage) -> None:
 
 async def test_the_results_of_a_turn_are_stored_before_the_turn_ends(stage: Stage) -> None:
     session = stage.session([[one(), done()], [text_delta("3"), done()]], tools=[add])
-    stored_at: list[int] = []
     async with session.stream("Go") as events:
-        async for event in events:
-            if isinstance(event, TurnFinished):
-                stored_at.append(len(stage.store.entries_of["s1"]))
+        stored_at = [
+            len(stage.store.entries_of["s1"])
+            async for event in events
+            if isinstance(event, TurnFinished)
+        ]
     assert stored_at[0] >= 3
 
 
@@ -138,13 +140,12 @@ async def test_a_stream_is_the_same_run_and_holds_its_result(stage: Stage) -> No
 
 async def test_a_stream_raises_what_run_would_raise(stage: Stage) -> None:
     session = stage.session([error("no", code="auth")])
+    seen: list[AgentEvent] = []
     with pytest.raises(ProviderError) as caught:
-        async with session.stream("Hi") as events:
-            async for _ in events:
-                pass
+        await read(session, seen)
     assert caught.value.code == "auth"
-    assert events.result is not None
-    assert events.result.status == "failed"
+    assert seen == stage.events(session)
+    assert types(seen)[-1] == "session_settled"
 
 
 async def test_a_refused_run_emits_nothing(stage: Stage) -> None:
@@ -550,7 +551,7 @@ async def test_a_limit_does_not_change_how_a_finished_answer_is_called(stage: St
     assert (await session.run("Hi")).status == "completed"
 
 
-# continue_
+# Going on without input
 
 
 async def test_continue_goes_on_from_an_answer_that_was_cut_short(stage: Stage) -> None:

@@ -26,6 +26,7 @@ from prism.core._runtime.checks import (
     check_compaction,
     check_limits,
     check_retry,
+    is_name,
     thinking_level as check_level,
     tool_rounds,
 )
@@ -144,7 +145,7 @@ class Agent:
         `StoreConflict`.
         """
         session_id = self.id_maker("session") if id is None else id
-        if not isinstance(session_id, str) or not session_id:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_name(session_id):
             raise UsageError(
                 f"A session id must be a string that is not empty, not {session_id!r}."
             )
@@ -211,9 +212,7 @@ class Agent:
     def retry_for(self, options: RunOptions) -> RetryOptions | None:
         """How a run's turns are retried; `None`: not at all."""
         chosen = self.retry if options.retry is None else options.retry
-        if chosen is False:
-            return None
-        return chosen or RetryOptions()
+        return None if isinstance(chosen, bool) else chosen or RetryOptions()
 
     def options_for(self, session_id: str, options: RunOptions) -> ProviderOptions:
         """A request's options: session id and cache key are always stamped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
@@ -94,7 +94,7 @@ def check_answer(decision: object, arguments: object, reason: object) -> Approva
         raise UsageError(f"The arguments must be an object, not {type(arguments).__name__}.")
     if reason is not None and not isinstance(reason, str):
         raise UsageError(f"The reason must be a string, not {type(reason).__name__}.")
-    plain: dict[str, Any] | None = None if arguments is None else to_plain(arguments)
+    plain: dict[str, Any] | None = to_plain(cast("object", arguments))
     return ApprovalAnswer(decision=str(decision), arguments=plain, reason=reason)
 
 

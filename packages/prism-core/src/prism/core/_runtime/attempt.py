@@ -23,6 +23,7 @@ from prism.core._contracts import (
     UsageUpdate,
 )
 from prism.core._runtime.blocks import Building, is_empty, join_surrogates, parse_arguments
+from prism.core._support.cost import priced
 from prism.core._support.errors import error_info
 from prism.core._wire import (
     ContentBlock,
@@ -30,6 +31,7 @@ from prism.core._wire import (
     Message,
     MessageDelta,
     MessageStarted,
+    ModelCost,
     ModelRef,
     Replay,
     TextBlock,
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from prism.core._runtime.broadcast import Broadcast
     from prism.core._support.redaction import SecretRedactor
     from prism.core._wire import AgentEvent
+
+CUT_STOPS: Final = frozenset({"length", "context_limit"})
+"""Stop reasons of answers that end wherever they were."""
 
 CHECKPOINT_EVERY: Final = 64
 """Provider events between two pauses, so that an abort lands and readers read."""
@@ -94,6 +99,7 @@ class Attempt:
         started: Whether any text, thinking or call was seen, so `message_started` was emitted and
             the turn is not retried.
         stored: Whether the message's end was emitted.
+        usage: What the attempt used so far, with its cost when the model has prices.
         error: Why the attempt failed, if it did.
         call_ids: Ids that the turn gave out.
         raw_calls: Complete calls as the model wrote them, by id; tools get these arguments.
@@ -110,6 +116,7 @@ class Attempt:
         self.stored = False
         self.stop_reason: str | None = None
         self.usage: Usage | None = None
+        self._prices: ModelCost | None = None
         self.error: ErrorInfo | None = None
         self.raw_calls: dict[str, ToolCallBlock] = {}
         self.call_ids: set[str] = set()
@@ -120,13 +127,15 @@ class Attempt:
         Exceptions of the provider that are not cancellation are programming errors of the
         adapter; they fail the turn with its name in them.
         """
+        self._prices = request.model.cost
         try:
             events = aiter(provider.generate(request))
+            ended = False
             try:
-                await self._read(events)
-                await self._look_behind(events)
+                ended = await self._read(events) or await self._look_behind(events)
             finally:
-                await self._close(events)
+                if not ended:
+                    await self._close(events)
         except Exception as error:  # noqa: BLE001 - the boundary to code that is not ours
             self.error = error_info(_only(error))
         if self.error is None and self.stop_reason is None:
@@ -136,7 +145,8 @@ class Attempt:
             )
         return self.error
 
-    async def _read(self, events: AsyncIterator[ProviderEvent]) -> None:
+    async def _read(self, events: AsyncIterator[ProviderEvent]) -> bool:
+        """Read to the terminal event; whether the stream ended without one."""
         host = self._host
         session_id, run_id = host.session_id, host.id
         # Text was redacted as it came, so its deltas go straight to the readers.
@@ -149,11 +159,13 @@ class Attempt:
                 await checkpoint()
             kind = type(event)
             if kind is TextDelta or kind is ThinkingDelta:
-                text = event.text  # type: ignore[union-attr]
+                # Not isinstance: this line runs for every word that a model says.
+                delta: Any = event
+                text: str = delta.text
                 if not text:
                     continue
                 wanted = TextBlock if kind is TextDelta else ThinkingBlock
-                index: int | None = event.index  # type: ignore[union-attr]
+                index: int | None = delta.index
                 building = self._open
                 if (
                     building is None
@@ -180,12 +192,11 @@ class Attempt:
                         )
                     )
             elif self._other(event):
-                break
+                return False
+        return True
 
-    async def _look_behind(self, events: AsyncIterator[ProviderEvent]) -> None:
-        """What follows the terminal event is dropped; a well-behaved stream has nothing there."""
-        if self.error is None and self.stop_reason is None:
-            return
+    async def _look_behind(self, events: AsyncIterator[ProviderEvent]) -> bool:
+        """Drop what follows the terminal event; whether nothing did, and the stream ended."""
         with move_on_after(AFTER_END_MS / 1000):
             try:
                 async for event in events:
@@ -194,9 +205,11 @@ class Attempt:
                         f"The provider yielded a {type(event).__name__} after its last event; "
                         "it was dropped.",
                     )
-                    return
+                    return False
             except Exception as error:  # noqa: BLE001 - the turn is complete whatever comes now
                 self._warn_of("provider_failed_after_end", error)
+            return True
+        return False
 
     async def _close(self, events: Any) -> None:
         """Close a provider's generator, also when its reader was cancelled."""
@@ -221,14 +234,16 @@ class Attempt:
             case BlockFinished():
                 self._finish_block(event)
             case UsageUpdate():
-                self.usage = event.usage
+                self.usage = priced(event.usage, self._prices)
             case Notice():
                 self._warn(event.code, event.message)
             case Done():
                 if event.usage is not None:
-                    self.usage = event.usage
+                    self.usage = priced(event.usage, self._prices)
+                is_cut = event.stop_reason in CUT_STOPS
                 for building in self._blocks:
-                    self._complete(building)
+                    if not (is_cut and self._is_cut(building)):
+                        self._complete(building)
                 calls = any(isinstance(building.block, ToolCallBlock) for building in self._blocks)
                 self.stop_reason = event.stop_reason or ("tool_use" if calls else "stop")
                 return True
@@ -341,6 +356,20 @@ class Attempt:
         self._flush(building)
         self._end(building, building.kind(text="".join(building.parts)))
 
+    def _is_cut(self, building: Building) -> bool:
+        """Whether a call's arguments are not whole; it is left out then, since it must not run."""
+        if building.finished or building.kind is not ToolCallBlock:
+            return False
+        text = building.raw_text + building.carry
+        if text.strip() and parse_arguments(text)[1] is None:
+            return False
+        self._warn(
+            "tool_call_dropped",
+            f"The answer was cut in the middle of a call of {building.name or 'a tool'}; the call "
+            "was left out.",
+        )
+        return True
+
     def _flush(self, building: Building) -> None:
         """Let out what was held back."""
         text = building.flush()
@@ -451,9 +480,10 @@ class Attempt:
 
 def _only(error: Exception) -> Exception:
     """The one exception in a group, as a provider's own task group raises it."""
-    while isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
+    only: Exception = error
+    while isinstance(only, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", only)
         if len(group.exceptions) != 1:
-            break
-        error = group.exceptions[0]
-    return error
+            return group
+        only = group.exceptions[0]
+    return only

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from anyio import CancelScope, from_thread
@@ -103,7 +103,7 @@ class Batch:
                 reason = self._run.redactor.redact_text(reason)
             slot.block("permission_denied", permission_error(slot.call.name, reason))
         elif answer.decision == "edited" and answer.arguments is not None:
-            self._preflight.take_arguments(slot, answer.arguments)
+            await self._preflight.take_arguments(slot, answer.arguments)
 
     async def _make_room(self, slot: Slot) -> None:
         """Until the call may start beside those that run."""
@@ -345,19 +345,20 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _crash_in(error: BaseException) -> BaseException:
     """What a tool raised to end the program, without the group around it."""
-    while isinstance(error, BaseExceptionGroup):
-        group: BaseExceptionGroup[BaseException] = error
-        cancelled = anyio.get_cancelled_exc_class()
-        leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, cancelled | Exception)]
-        error = leaves[0] if leaves else group.exceptions[0]
-    return error
+    inner = error
+    while isinstance(inner, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", inner)
+        kinds = (anyio.get_cancelled_exc_class(), Exception)
+        crashes = [each for each in group.exceptions if not isinstance(each, kinds)]
+        inner = (crashes or group.exceptions)[0]
+    return inner
 
 
-def _checked(call: ToolCallBlock, before: ToolResult, changed: Any) -> ToolResult:
+def _checked(call: ToolCallBlock, before: ToolResult, after: object) -> ToolResult:
     """What `tool_result` middleware made of a result; id and name stay."""
-    if changed is before:
+    if after is before:
         return before
-    changed = given(ToolResult, changed, "tool_result")
+    changed = given(ToolResult, after, "tool_result")
     result = ToolResult(
         tool_call_id=before.tool_call_id,
         name=before.name,

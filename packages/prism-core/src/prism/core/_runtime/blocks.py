@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from prism.core._errors import DecodeError
 from prism.core._support.redaction import SecretRedactor, StreamRedactor
@@ -98,7 +98,9 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         value = parse_json(text)
     except DecodeError:
         return {}, text
-    return (value, None) if isinstance(value, dict) else ({}, text)
+    if not isinstance(value, dict):
+        return {}, text
+    return cast("dict[str, Any]", value), None
 
 
 def join_surrogates(text: str) -> str:

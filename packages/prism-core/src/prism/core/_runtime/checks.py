@@ -216,7 +216,34 @@ _CHECKS: Final[dict[str, Callable[[str, object], None]]] = {
 }
 
 
-# What middleware gives back: its payload's class is checked by the registry, its fields here.
+def is_name(value: object) -> bool:
+    """Whether *value* is a string that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def is_record(value: object) -> bool:
+    """Whether *value* is an object with a `type`."""
+    return isinstance(value, dict) and is_name(cast("dict[str, object]", value).get("type"))
+
+
+# What code of the host gives back.
+
+
+def made(kind: type[T], value: object, who: str) -> T:
+    """*value*, when it is a *kind*, as *who* had to give.
+
+    Raises:
+        UsageError: `invalid_value`.
+    """
+    if not isinstance(value, kind):
+        raise UsageError(
+            f"{who} gave {type(value).__name__} where {kind.__name__} has to be.",
+            code="invalid_value",
+        )
+    return value
+
+
+# The class of a middleware's payload is checked by the registry, its fields here.
 
 
 def given(kind: type[T], value: object, hook: str) -> T:
@@ -232,6 +259,15 @@ def given(kind: type[T], value: object, hook: str) -> T:
             details={"hook": hook},
         )
     return value
+
+
+def given_object(value: object, hook: str) -> dict[str, Any]:
+    """*value*, when a middleware of *hook* left a dictionary there.
+
+    Raises:
+        MiddlewareError: `middleware_failed`.
+    """
+    return cast("dict[str, Any]", given(dict, value, hook))
 
 
 def given_list(kind: Any, value: object, hook: str) -> list[Any]:

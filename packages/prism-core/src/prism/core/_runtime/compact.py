@@ -126,17 +126,12 @@ class _Compaction:
             "compaction_request", CompactionRequestPayload(context=context), run=self._run
         )
         shown = given(CompactionContext, payload.context, "compaction_request")
-        result: object = await self.strategy.compact(shown)
+        result = await self.strategy.compact(shown)
         if result is None:
             raise NothingToCompact(
                 "Nothing newly leaves the context, so there is nothing to compact."
             )
-        if not isinstance(result, CompactionResult):
-            raise CompactionError(
-                f"Strategy {self.strategy.name!r} gave {type(result).__name__} where a "
-                "CompactionResult has to be.",
-                code="invalid_compaction",
-            )
+        result = self._checked(result)
         changed = await self._session.hook(
             "compaction", CompactionPayload(context=context, result=result), run=self._run
         )
@@ -160,6 +155,15 @@ class _Compaction:
         if self._run is not None:
             self._run.entry_ids.append(stored.id)
         return structs.replace(result, summary=stored.summary, entries=[stored])
+
+    def _checked(self, result: object) -> CompactionResult:
+        if not isinstance(result, CompactionResult):
+            raise CompactionError(
+                f"Strategy {self.strategy.name!r} gave {type(result).__name__} where a "
+                "CompactionResult has to be.",
+                code="invalid_compaction",
+            )
+        return result
 
     def say_started(self) -> None:
         self._session.emit(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RunInput: TypeAlias = str | Message | list[ContentBlock | Message]
 """What a host may say: text, content blocks, a message, or several."""
 
-MAX_QUEUED: Final = 1_000
+MAX_QUEUED: Final = 256
 """Most inputs that wait in one session, both queues together."""
 
 

@@ -226,10 +226,11 @@ def open_slots(run: RunState) -> list[Slot]:
     for call in history.pairs.open_calls:
         record = history.approvals.get(call.id, {})
         state = record.get("state")
-        arguments: Any = record.get("arguments")
-        if state in {"allowed", "edited"} and isinstance(arguments, dict):
-            call = ToolCallBlock(id=call.id, name=call.name, arguments=arguments)
-        slot = Slot(call, call, approved=state in {"allowed", "edited"})
+        approved = call
+        if state in {"allowed", "edited"} and isinstance(record.get("arguments"), dict):
+            arguments: dict[str, Any] = record["arguments"]
+            approved = ToolCallBlock(id=call.id, name=call.name, arguments=arguments)
+        slot = Slot(approved, approved, approved=state in {"allowed", "edited"})
         if state == "denied":
             slot.block("permission_denied", permission_error(call.name, record.get("reason")))
         elif state not in {"allowed", "edited", "requested"}:

@@ -134,6 +134,7 @@ class SessionLog:
             if version is not None:
                 self._take(entries, version)
                 return entries
+        entries = []
         with CancelScope(shield=True):
             async with self._locked():
                 entries = self._under_leaf(drafts, run_id, require_on_path)

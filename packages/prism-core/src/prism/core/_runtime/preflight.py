@@ -15,7 +15,7 @@ from prism.core._contracts import (
 )
 from prism.core._errors import PermissionDenied, UsageError
 from prism.core._runtime.approvals import permission_error
-from prism.core._runtime.checks import given
+from prism.core._runtime.checks import given, given_object, made
 from prism.core._support.errors import error_info
 from prism.core._wire import ErrorInfo, Message, ToolCallBlock
 from prism.core.tools import ToolOutcome, validate_arguments
@@ -90,20 +90,17 @@ class Preflight:
         if slot.tool is None:
             self._refuse_unknown(slot)
             return
-        await self._ask_policy(slot)
-        if slot.reason is None:
-            self._validate(slot)
-        if slot.reason is None and self._run.has_hook("tool_call"):
-            await self._ask_middleware(slot)
-        if slot.reason is None and slot.asks is not None:
-            await self._ask_somebody(slot)
+        for step in (self._ask_policy, self._validate, self._ask_middleware, self._ask_somebody):
+            await step(slot)
+            if slot.reason is not None:
+                return
 
-    def take_arguments(self, slot: Slot, arguments: dict[str, Any]) -> None:
+    async def take_arguments(self, slot: Slot, arguments: dict[str, Any]) -> None:
         """Use other arguments than the model's, when they are valid too."""
         call = slot.raw_call
         slot.raw_call = ToolCallBlock(id=call.id, name=call.name, arguments=arguments)
         slot.call = self._run.redactor.redact_value(slot.raw_call)
-        self._validate(slot)
+        await self._validate(slot)
 
     def _refuse_unknown(self, slot: Slot) -> None:
         name = slot.call.name[:MAX_SHOWN_NAME_CHARS]
@@ -123,7 +120,7 @@ class Preflight:
             ),
         )
 
-    def _validate(self, slot: Slot) -> None:
+    async def _validate(self, slot: Slot) -> None:
         assert slot.tool is not None  # noqa: S101
         try:
             slot.arguments = validate_arguments(slot.tool, slot.raw_call)
@@ -147,15 +144,10 @@ class Preflight:
         )
         slot.asks = None
         try:
-            decision: object = await policy.decide(request)
+            decision = await policy.decide(request)
         except PermissionDenied as denied:
             decision = PermissionDecision(verdict="deny", reason=denied.message)
-        if not isinstance(decision, PermissionDecision):
-            raise UsageError(
-                f"The permission policy gave {type(decision).__name__} where a PermissionDecision "
-                "has to be.",
-                code="invalid_decision",
-            )
+        decision = made(PermissionDecision, decision, "The permission policy")
         if decision.verdict == "ask":
             slot.asks = decision
         elif decision.verdict != "allow":
@@ -168,6 +160,8 @@ class Preflight:
 
     async def _ask_middleware(self, slot: Slot) -> None:
         run = self._run
+        if not run.has_hook("tool_call"):
+            return
         call = slot.raw_call
         payload = await run.hook(
             "tool_call", ToolCallPayload(session_id=run.session_id, run_id=run.id, call=call)
@@ -182,19 +176,20 @@ class Preflight:
         if changed.arguments == call.arguments or slot.approved:
             return
         slot.changed = True
-        self.take_arguments(slot, given(dict, changed.arguments, "tool_call"))
+        await self.take_arguments(slot, given_object(changed.arguments, "tool_call"))
         if slot.reason is None:
             await self._ask_policy(slot)
 
     async def _ask_somebody(self, slot: Slot) -> None:
         run = self._run
-        assert slot.asks is not None  # noqa: S101
+        if slot.asks is None:
+            return
         record = run.approvals.record_of(slot.call.id)
         state = record.get("state")
         if slot.approved or state == "allowed":
             return
         if state == "edited":
-            self.take_arguments(slot, record.get("arguments") or {})
+            await self.take_arguments(slot, record.get("arguments") or {})
             return
         if state == "denied":
             self._deny(slot, record.get("reason"))

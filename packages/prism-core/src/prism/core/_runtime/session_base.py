@@ -128,17 +128,16 @@ class SessionBase:
         """Tell the readers what waits."""
         if self.broadcast.readers:
             inbox = self.inbox
-            event = QueueUpdated(
-                session_id=self.id,
-                run_id=None if run is None else run.id,
-                size=len(inbox),
-                steer=[to_plain(item) for item in inbox.steer],
-                follow_up=[to_plain(item) for item in inbox.follow_up],
+            self.emit(
+                QueueUpdated(
+                    session_id=self.id,
+                    # A run that has not begun may still be refused; what waits, waits all the same.
+                    run_id=run.id if run is not None and run.announced else None,
+                    size=len(inbox),
+                    steer=[to_plain(item) for item in inbox.steer],
+                    follow_up=[to_plain(item) for item in inbox.follow_up],
+                )
             )
-            if run is None:
-                self.emit(event)
-            else:
-                run.emit(event)
 
     async def hook(self, name: str, payload: Any, *, run: RunState | None = None) -> Any:
         """Run a hook's middleware over the payload."""

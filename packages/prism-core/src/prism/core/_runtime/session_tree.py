@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prism.core._errors import UsageError
 from prism.core._runtime.apart import run_apart
+from prism.core._runtime.checks import is_record
 from prism.core._runtime.session_base import SessionBase
 from prism.core._runtime.tree import TreeNode, copy_all, copy_path
 from prism.core._support.branch import Branch, list_branches
@@ -100,8 +101,7 @@ class SessionTree(SessionBase):
             StoreConflict: Another writer came first.
         """
         self.check_open()
-        kind: object = data.get("type") if isinstance(data, dict) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not isinstance(kind, str) or not kind:
+        if not is_record(data):
             raise UsageError("A custom entry's data needs a `type`, a string.")
         if has_non_finite(data):
             raise UsageError("A custom entry's data holds NaN or Infinity.", code="invalid_value")

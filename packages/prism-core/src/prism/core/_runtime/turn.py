@@ -18,10 +18,10 @@ from prism.core._contracts import (
     RetryDecision,
     RetryPayload,
 )
-from prism.core._errors import MiddlewareError, UsageError
+from prism.core._errors import MiddlewareError
 from prism.core._retry import MAX_DELAY_MS, DefaultRetryPolicy, wait_for_retry
 from prism.core._runtime.attempt import Attempt
-from prism.core._runtime.checks import given, given_list
+from prism.core._runtime.checks import given, given_list, made
 from prism.core._runtime.compact import try_compact
 from prism.core._runtime.request import apply_policies, finish_request, request_options
 from prism.core._support.limits import non_negative_number
@@ -151,12 +151,8 @@ async def _decide(run: RunState, tries: int, error: ErrorInfo) -> RetryDecision:
         error=run.redactor.redact_error(error),
         metadata=options.metadata,
     )
-    decision: object = (options.policy or DefaultRetryPolicy(options)).decide(context)
-    if not isinstance(decision, RetryDecision):
-        raise UsageError(
-            f"The retry policy gave {type(decision).__name__} where a RetryDecision has to be.",
-            code="invalid_decision",
-        )
+    policy = options.policy or DefaultRetryPolicy(options)
+    decision = made(RetryDecision, policy.decide(context), "The retry policy")
     if not decision.retry:
         return decision
     non_negative_number("delay_ms", decision.delay_ms, cap=MAX_DELAY_MS)
@@ -164,8 +160,8 @@ async def _decide(run: RunState, tries: int, error: ErrorInfo) -> RetryDecision:
         payload = await run.hook("retry", RetryPayload(context=context, decision=decision))
         changed = given(RetryDecision, payload.decision, "retry")
         # Middleware may stop a retry or shorten its wait, never start or lengthen one.
-        asked_ms = given(int | float, changed.delay_ms, "retry")
-        delay_ms = max(0, min(asked_ms, decision.delay_ms))
+        non_negative_number("delay_ms", changed.delay_ms, cap=MAX_DELAY_MS)
+        delay_ms = min(changed.delay_ms, decision.delay_ms)
         decision = structs.replace(changed, delay_ms=delay_ms)
     return decision
 
@@ -177,7 +173,7 @@ async def build_request(run: RunState, *, strip_reasoning: bool) -> ProviderRequ
     """The request of this turn, built from what is stored."""
     agent = run.agent
     history = run.session.log.history
-    built: object = agent.prompt_builder.build(
+    built = agent.prompt_builder.build(
         PromptInput(
             session_id=run.session_id,
             run_id=run.id,
@@ -187,11 +183,7 @@ async def build_request(run: RunState, *, strip_reasoning: bool) -> ProviderRequ
             messages=history.pairs.snapshot(),
         )
     )
-    if not isinstance(built, BuiltPrompt):
-        raise UsageError(
-            f"The prompt builder gave {type(built).__name__} where a BuiltPrompt has to be.",
-            code="invalid_prompt",
-        )
+    built = made(BuiltPrompt, built, "The prompt builder")
     system, messages = built.system, built.messages
     if run.has_hook("prompt_build"):
         payload = await run.hook(

@@ -223,9 +223,10 @@ class ErrorMapper:
         if overflow is not None:
             facts |= {"used": overflow.used, "limit": overflow.limit}
         facts["vendorCode"] = self._clean(error.codes[0]) if error.codes else None
-        facts["requestId"] = error.request_id or next(
+        request_id = error.request_id or next(
             (self.headers[name] for name in _REQUEST_ID_HEADERS if name in self.headers), None
         )
+        facts["requestId"] = self._clean(request_id) if request_id else None
         should_retry = self.headers.get("x-should-retry")
         if should_retry in {"true", "false"}:
             facts["shouldRetry"] = should_retry == "true"

@@ -241,7 +241,11 @@ class _HttpxResponse:
                 await self._response.aclose()
 
     async def _read(self) -> AsyncGenerator[bytes]:
-        chunks = self._response.aiter_bytes()
+        response = self._response
+        # Undoing an encoding costs a good part of each chunk, and we ask for none.
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        is_raw = encoding in {"", "identity"} and not response.is_stream_consumed
+        chunks = response.aiter_raw() if is_raw else response.aiter_bytes()
         try:
             async for chunk in chunks:
                 yield chunk

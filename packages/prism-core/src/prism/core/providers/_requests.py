@@ -6,14 +6,17 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from operator import is_
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from prism.core._contracts import Notice, ProviderRequest
 from prism.core._errors import ProviderError
-from prism.core._wire import ImageBlock, to_plain
+from prism.core._wire import ImageBlock, ModelConfig, to_plain
 from prism.core.providers._json import as_object, is_list, is_object
+
+T = TypeVar("T")
 
 FORBIDDEN_BODY_KEYS: Final = frozenset(
     {"model", "messages", "input", "contents", "stream", "tools"}
@@ -65,30 +68,48 @@ def _encode_repaired(value: Any) -> bytes:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """The body of a request; lists of `msgspec.Raw` are taken as they are.
+    """The body of a request; `msgspec.Raw` and lists of such are taken as they are.
 
     Raises:
         ProviderError: `invalid_request`.
     """
-    parts: list[bytes | msgspec.Raw] = []
-    for key, value in body.items():
-        name = encode_sent(key) + b":"
-        if is_list(value) and value and isinstance(value[0], msgspec.Raw):
-            # Joined once, with all the rest: nothing of a long conversation is copied twice.
-            parts.append(name + b"[" + bytes(value[0]))
-            parts += value[1:]
-            parts[-1] = bytes(parts[-1]) + b"]"
-        else:
-            parts.append(name + encode_sent(value))
-    if not parts:
-        return b"{}"
-    parts[0] = b"{" + bytes(parts[0])
-    parts[-1] = bytes(parts[-1]) + b"}"
-    return b",".join(parts)
+    return _encoder.encode(
+        {
+            key: value if _is_raw(value) else msgspec.Raw(encode_sent(value))
+            for key, value in body.items()
+        }
+    )
+
+
+def _is_raw(value: Any) -> bool:
+    return isinstance(value[0] if is_list(value) and value else value, msgspec.Raw)
 
 
 def _too_deep() -> ProviderError:
     return ProviderError("The request nests too deep to be sent.", code="invalid_request")
+
+
+class LastCall(Generic[T]):
+    """A pure function that is mostly called with the very arguments of the call before.
+
+    Lists are not remembered: they may have changed.
+    """
+
+    __slots__ = ("_function", "_last")
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        self._function = function
+        self._last: tuple[tuple[Any, ...], T] | None = None
+
+    def __call__(self, *args: Any) -> T:
+        """What the function gives."""
+        last = self._last
+        if last is not None and all(map(is_, last[0], args)):
+            return last[1]
+        value = self._function(*args)
+        if not any(map(is_list, args)):
+            self._last = (args, value)
+        return value
 
 
 def join_texts(texts: Sequence[str]) -> str:
@@ -110,9 +131,9 @@ def image_url(block: ImageBlock) -> str:
     return f"data:{block.mime_type or 'image/png'};base64,{block.data or ''}"
 
 
-def takes_images(request: ProviderRequest) -> bool:
+def takes_images(model: ModelConfig) -> bool:
     """Whether the model takes images; yes, unless its capabilities say otherwise."""
-    capabilities = request.model.capabilities
+    capabilities = model.capabilities
     kinds = None if capabilities is None else capabilities.input
     return kinds is None or "image" in kinds
 

@@ -238,21 +238,20 @@ class EventLaws:
 
     def _check_blocks(self, event: AgentEvent, message: Message, *, partial: bool) -> None:
         for texts in (*self._deltas.values(), *self._call_deltas.values()):
-            joined = encode("".join(texts))
+            whole = encode("".join(texts))
             for secret in self._secrets:
-                self._require(secret not in joined, event, "its deltas hold a known secret")
+                self._require(secret not in whole, event, "its deltas hold a known secret")
         given = {*self._deltas, *self._call_deltas, *self._calls_given}
         left_out: set[int] = set()
-        if partial:  # calls that were not complete are left out of a partial message
+        # Calls that were not complete are left out of a message that was cut short.
+        if partial or message.stop_reason in {"length", "context_limit"}:
             left_out = {place for place in self._call_deltas if place not in self._calls_given}
-            if event.entry_id is None:  # type: ignore[union-attr]
+            if partial and event.entry_id is None:  # type: ignore[union-attr]
                 return
         # The places of the blocks in the stream; some blocks, such as hidden thinking, have no
         # deltas.
         places = [
-            place
-            for place in range(len(message.content) + len(left_out))
-            if place not in left_out
+            place for place in range(len(message.content) + len(left_out)) if place not in left_out
         ]
         missing = given - left_out - set(places[: len(message.content)])
         self._require(not missing, event, f"the blocks at {sorted(missing)} are not in it")

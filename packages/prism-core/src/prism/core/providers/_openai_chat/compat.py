@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from prism.core._contracts import ProviderRequest
+from prism.core._wire import ModelConfig
 from prism.core.providers._switches import checked_switches, is_host, resolved_switches
 
 
@@ -140,28 +140,26 @@ def checked_compat(compat: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def resolve_compat(
-    provider_id: str, base_url: str, given: Mapping[str, Any], request: ProviderRequest
+    provider_id: str, base_url: str, given: Mapping[str, Any], model: ModelConfig
 ) -> OpenAIChatCompat:
-    """The switches for one request.
+    """The switches for one model.
 
     Raises:
         ProviderError: `invalid_request`, when `ModelConfig.compat` has a wrong value.
     """
     host = urlsplit(base_url).hostname or ""
-    model = request.model.model
+    name = model.model
     switches: dict[str, Any] = dict(_VENDORS.get(_IDS.get(provider_id, ""), {}))
     vendor = next((name for end, name in _HOSTS if is_host(host, end)), None)
     if vendor is not None:
         switches |= _VENDORS[vendor]
-    if is_host(host, "api.openai.com") and _OPENAI_REASONING.search(model):
+    if is_host(host, "api.openai.com") and _OPENAI_REASONING.search(name):
         switches |= {"developer_role": True, "sampling": False}
-    if is_host(host, "openrouter.ai") and _CLAUDE_AT_OPENROUTER.search(model):
+    if is_host(host, "openrouter.ai") and _CLAUDE_AT_OPENROUTER.search(name):
         switches["cache_control"] = True
-    if is_host(host, "openrouter.ai") and _BINDING_AT_OPENROUTER.search(model):
+    if is_host(host, "openrouter.ai") and _BINDING_AT_OPENROUTER.search(name):
         switches["binds_prefix"] = True
     for pattern, known in _MODELS:
-        if pattern.search(model):
+        if pattern.search(name):
             switches |= known
-    return resolved_switches(
-        OpenAIChatCompat, known=switches, given=given, model=request.model.compat
-    )
+    return resolved_switches(OpenAIChatCompat, known=switches, given=given, model=model.compat)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
 from prism.core._support.ids import Clock, IdMaker, random_id, system_clock
 from prism.core.providers._base import HttpProvider, WireCall
 from prism.core.providers._http import HttpTimeouts, HttpTransport
-from prism.core.providers._openai_chat.compat import (
-    checked_compat,
-    resolve_compat,
-)
-from prism.core.providers._openai_chat.request import API, build_body
+from prism.core.providers._openai_chat.compat import checked_compat, resolve_compat
+from prism.core.providers._openai_chat.request import API, build_body, build_head
 from prism.core.providers._openai_chat.stream import ChatStream
-from prism.core.providers._requests import cache_key
+from prism.core.providers._requests import LastCall, cache_key
 from prism.core.providers._sse import MAX_EVENT_BYTES
 
 if TYPE_CHECKING:
@@ -77,11 +75,14 @@ class OpenAIChatProvider(HttpProvider):
         )
         self._compat = checked_compat(compat)
         self._new_id = new_id
+        self._head = LastCall(build_head)
+        self._resolved = LastCall(partial(resolve_compat, id, base_url, self._compat))
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""
-        compat = resolve_compat(self.id, self.base_url, self._compat, request)
-        body, notices, prefix = build_body(request, compat, self._conversations)
+        compat = self._resolved(request.model)
+        head = self._head(request.system, request.tools, compat, request.model)
+        body, notices, prefix = build_body(request, compat, head, self._conversations)
         headers: dict[str, str] = {}
         if compat.affinity_header is not None and (key := cache_key(request)) is not None:
             headers[compat.affinity_header] = key

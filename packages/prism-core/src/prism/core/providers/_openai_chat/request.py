@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from prism.core._contracts import Notice, ProviderRequest
+from prism.core._contracts import Notice, ProviderRequest, ToolSpec
 from prism.core._errors import ProviderError
 from prism.core._wire import (
     ImageBlock,
     Message,
+    ModelConfig,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -31,7 +33,7 @@ from prism.core.providers._requests import (
     max_tokens,
     merge_body,
 )
-from prism.core.providers._transform import Conversations, Sent, Target, target_of
+from prism.core.providers._transform import Conversations, Sent, Target, target_for
 
 API: Final = "openai-chat"
 
@@ -52,15 +54,54 @@ _SNAKE: Final = {wire: wire for wire in _PARAMETERS.values()}
 _LONG_CACHE: Final = re.compile(r"^gpt-(\d+)(?:\.(\d+))?", re.IGNORECASE)
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stands before the messages; the same from turn to turn.
+
+    Attributes:
+        system: The wire's first messages.
+        tools: Encoded.
+        bound: What the conversation is bound with.
+        target: Where it goes.
+    """
+
+    system: list[dict[str, Any]]
+    tools: msgspec.Raw
+    bound: bytes
+    target: Target
+
+
+def build_head(
+    system: Sequence[str],
+    tools: Sequence[ToolSpec],
+    compat: OpenAIChatCompat,
+    model: ModelConfig,
+) -> Head:
+    """The system prompt, the tools, and what the model takes."""
+    target = target_for(
+        model,
+        API,
+        result_images=False,
+        id_style="mistral9" if compat.id_style == "mistral9" else "openai-chat",
+        assistant_after_results=compat.assistant_after_tool,
+        system_notes=compat.system_notes == "system",
+        reasoning=compat.thinking_out,
+        foreign_thinking=compat.foreign_thinking,
+        binds_prefix=compat.binds_prefix,
+    )
+    messages = _system(system, compat)
+    encoded = encode_sent(_tools(tools, compat))
+    return Head(messages, msgspec.Raw(encoded), encode_sent(messages) + encoded, target)
+
+
 def build_body(
-    request: ProviderRequest, compat: OpenAIChatCompat, conversations: Conversations
+    request: ProviderRequest, compat: OpenAIChatCompat, head: Head, conversations: Conversations
 ) -> tuple[bytes, list[Notice], str | None]:
     """The request's JSON, what the host should know of it, and the digest of what is sent.
 
     Raises:
         ProviderError: `invalid_request`.
     """
-    return _Builder(request, compat).build(conversations)
+    return _Builder(request, compat).build(head, conversations)
 
 
 class _Builder:
@@ -69,31 +110,34 @@ class _Builder:
         self.compat = compat
         self.notices: list[Notice] = []
 
-    def build(self, conversations: Conversations) -> tuple[bytes, list[Notice], str | None]:
+    def build(
+        self, head: Head, conversations: Conversations
+    ) -> tuple[bytes, list[Notice], str | None]:
         request, compat = self.request, self.compat
-        system = self._system(list(request.system))
-        tools = self._tools()
         sent = conversations.render(
             request,
-            self._target(),
-            head=encode_sent([system, tools]),
+            head.target,
+            head=head.bound,
             encoder=lambda: partial(encode_message, compat),
             switches=compat,
         )
+        system, items = head.system, sent.body
         self.notices += sent.notices
         if compat.cache_control and request.options.cache_retention != "none":
-            self._mark_cacheable(system, sent)
+            system, items = self._marked_cacheable(system, sent)
         body: dict[str, Any] = {
             "model": request.model.model,
-            "messages": [*(msgspec.Raw(encode_sent(part)) for part in system), *sent.items],
+            "messages": [*(msgspec.Raw(encode_sent(part)) for part in system), *items],
             "stream": True,
         }
         if compat.stream_usage:
             body["stream_options"] = {"include_usage": True}
         if compat.store_false:
             body["store"] = False
-        if tools is not None:
-            body["tools"] = tools
+        if request.tools:
+            body["tools"] = head.tools
+        elif compat.tools_with_history and _has_results(request):
+            body["tools"] = []
         if request.tools and (choice := self._tool_choice()) is not None:
             body["tool_choice"] = choice
         self._add_parameters(body)
@@ -105,61 +149,25 @@ class _Builder:
         drop_parameters(body, refused, request, self.notices)
         return encode_body(body), self.notices, sent.prefix
 
-    def _target(self) -> Target:
-        compat = self.compat
-        return target_of(
-            self.request,
-            API,
-            result_images=False,
-            id_style="mistral9" if compat.id_style == "mistral9" else "openai-chat",
-            assistant_after_results=compat.assistant_after_tool,
-            system_notes=compat.system_notes == "system",
-            reasoning=compat.thinking_out,
-            foreign_thinking=compat.foreign_thinking,
-            binds_prefix=compat.binds_prefix,
-        )
-
     # --- messages -------------------------------------------------------------------------
 
-    def _system(self, parts: list[str]) -> list[dict[str, Any]]:
-        texts = [part for part in parts if part.strip()]
-        if self.compat.merge_system and texts:
-            texts = ["\n\n".join(texts)]
-        role = _system_role(self.compat)
-        return [{"role": role, "content": text} for text in texts]
-
-    def _mark_cacheable(self, system: list[dict[str, Any]], sent: Sent) -> None:
-        """Mark the end of the system prompt and of the last user message."""
+    def _marked_cacheable(
+        self, system: list[dict[str, Any]], sent: Sent
+    ) -> tuple[list[dict[str, Any]], list[msgspec.Raw]]:
+        """With the ends of the system prompt and of the last user message marked."""
         long = self.request.options.cache_retention == "long"
         mark = {"type": "ephemeral", "ttl": "1h"} if long else {"type": "ephemeral"}
         if system:
-            _mark(system[-1], mark)
-        for at in range(len(sent.messages) - 1, -1, -1):
-            if sent.messages[at].role == "user":
-                (item,) = encode_message(self.compat, sent.messages[at])
-                _mark(item, mark)
-                sent.items[sent.starts[at]] = msgspec.Raw(encode_sent(item))
-                return
+            system = [*system[:-1], _marked(system[-1], mark)]
+        messages, items = sent.messages, sent.items
+        for at in range(len(messages) - 1, -1, -1):
+            if messages[at].role == "user":
+                (item,) = encode_message(self.compat, messages[at])
+                items[sent.starts[at]] = msgspec.Raw(encode_sent(_marked(item, mark)))
+                break
+        return system, items
 
     # --- the rest of the body -------------------------------------------------------------
-
-    def _tools(self) -> list[dict[str, Any]] | None:
-        request, compat = self.request, self.compat
-        if not request.tools:
-            had_calls = any(message.role == "tool" for message in request.messages)
-            return [] if compat.tools_with_history and had_calls else None
-        tools: list[dict[str, Any]] = []
-        for tool in request.tools:
-            schema = {key: value for key, value in tool.parameters.items() if key != "$schema"}
-            function: dict[str, Any] = {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": schema or {"type": "object", "properties": {}},
-            }
-            if compat.strict_tools:
-                function["strict"] = True
-            tools.append({"type": "function", "function": function})
-        return tools
 
     def _tool_choice(self) -> Any:
         choice = self.request.options.tool_choice
@@ -246,6 +254,33 @@ def encode_message(compat: OpenAIChatCompat, message: Message) -> list[dict[str,
     return [{"role": "user", "content": parts}] if parts else []
 
 
+def _system(parts: Sequence[str], compat: OpenAIChatCompat) -> list[dict[str, Any]]:
+    texts = [part for part in parts if part.strip()]
+    if compat.merge_system and texts:
+        texts = ["\n\n".join(texts)]
+    role = _system_role(compat)
+    return [{"role": role, "content": text} for text in texts]
+
+
+def _tools(specs: Sequence[ToolSpec], compat: OpenAIChatCompat) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = []
+    for tool in specs:
+        schema = {key: value for key, value in tool.parameters.items() if key != "$schema"}
+        function: dict[str, Any] = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": schema or {"type": "object", "properties": {}},
+        }
+        if compat.strict_tools:
+            function["strict"] = True
+        tools.append({"type": "function", "function": function})
+    return tools
+
+
+def _has_results(request: ProviderRequest) -> bool:
+    return any(message.role == "tool" for message in request.messages)
+
+
 def _system_role(compat: OpenAIChatCompat) -> str:
     return "developer" if compat.developer_role else "system"
 
@@ -319,10 +354,10 @@ def _add_reasoning(sent: dict[str, Any], message: Message) -> None:
         sent["content"] = parts
 
 
-def _mark(item: dict[str, Any], mark: dict[str, Any]) -> None:
+def _marked(item: dict[str, Any], mark: dict[str, Any]) -> dict[str, Any]:
     content = item["content"]
     parts: list[dict[str, Any]] = (
         [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     )
     parts[-1] = {**parts[-1], "cache_control": mark}
-    item["content"] = parts
+    return {**item, "content": parts}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from prism.core._contracts import ProviderRequest
+from prism.core._wire import ModelConfig
 from prism.core.providers._switches import is_host, resolved_switches
 
 
@@ -74,9 +74,9 @@ _UPDATES_FROM: Final = (6, 0)
 
 
 def resolve_compat(
-    base_url: str, given: Mapping[str, Any], request: ProviderRequest
+    base_url: str, given: Mapping[str, Any], model: ModelConfig
 ) -> OpenAIResponsesCompat:
-    """The switches for one request.
+    """The switches for one model.
 
     Raises:
         ProviderError: `invalid_request`, when `ModelConfig.compat` has a wrong value.
@@ -86,7 +86,7 @@ def resolve_compat(
     for end, switches in _HOSTS:
         if is_host(host, end):
             known |= switches
-    name = request.model.model.rpartition("/")[2]
+    name = model.model.rpartition("/")[2]
     version = _VERSION.match(name)
     if version is not None:
         number = (int(version[1]), int(version[2] or 0))
@@ -96,6 +96,4 @@ def resolve_compat(
         known["sampling"] = False
     if _FORCED_BREAKS.search(name):
         known["tool_choice_required"] = False
-    return resolved_switches(
-        OpenAIResponsesCompat, known=known, given=given, model=request.model.compat
-    )
+    return resolved_switches(OpenAIResponsesCompat, known=known, given=given, model=model.compat)

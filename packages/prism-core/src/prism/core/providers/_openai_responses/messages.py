@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +46,7 @@ class Encoder:
             return self._assistant(message)
         if role == "tool":
             return [_result(block) for block in content if isinstance(block, ToolResultBlock)]
-        parts = [part for block in content if (part := _part(block)) is not None]
+        parts = _parts(content)
         if not parts:
             return []
         return [{"role": system_role(self._compat) if role == "system" else role, "content": parts}]
@@ -139,9 +140,17 @@ def _object(data: str) -> dict[str, Any] | None:
     return None if raw is None else msgspec.json.decode(raw)
 
 
+def _parts(content: Sequence[ContentBlock]) -> list[Any]:
+    parts: list[Any] = []
+    for block in content:
+        if isinstance(block, TextBlock):
+            parts.append({"type": "input_text", "text": block.text})
+        elif (part := _part(block)) is not None:
+            parts.append(part)
+    return parts
+
+
 def _part(block: ContentBlock) -> Any:
-    if isinstance(block, TextBlock):
-        return {"type": "input_text", "text": block.text}
     if isinstance(block, ImageBlock):
         return {"type": "input_image", "image_url": image_url(block), "detail": "auto"}
     return _object(block.data) if isinstance(block, NativeBlock) else None  # a file, for one
@@ -181,7 +190,5 @@ def _call(block: ToolCallBlock, *, with_id: bool) -> dict[str, Any]:
 def _result(block: ToolResultBlock) -> dict[str, Any]:
     content = block.content or ()
     texts = [inner.text for inner in content if isinstance(inner, TextBlock)]
-    output: Any = "\n".join(texts)
-    if len(texts) < len(content):
-        output = [part for inner in content if (part := _part(inner)) is not None]
+    output: Any = "\n".join(texts) if len(texts) == len(content) else _parts(content)
     return {"type": "function_call_output", "call_id": block.tool_call_id, "output": output}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
@@ -11,8 +12,9 @@ from prism.core.providers._base import HttpProvider, WireCall
 from prism.core.providers._http import HttpTimeouts, HttpTransport
 from prism.core.providers._openai_responses.compat import OpenAIResponsesCompat, resolve_compat
 from prism.core.providers._openai_responses.messages import API
-from prism.core.providers._openai_responses.request import build_body
+from prism.core.providers._openai_responses.request import build_body, build_head
 from prism.core.providers._openai_responses.stream import ResponsesStream
+from prism.core.providers._requests import LastCall
 from prism.core.providers._sse import MAX_EVENT_BYTES
 from prism.core.providers._switches import checked_switches
 
@@ -77,11 +79,14 @@ class OpenAIResponsesProvider(HttpProvider):
         )
         self._compat = checked_switches(OpenAIResponsesCompat, compat)
         self._new_id = new_id
+        self._head = LastCall(build_head)
+        self._resolved = LastCall(partial(resolve_compat, base_url, self._compat))
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""
-        compat = resolve_compat(self.base_url, self._compat, request)
-        built = build_body(request, compat, self._conversations)
+        compat = self._resolved(request.model)
+        head = self._head(request.system, request.tools, compat, request.model)
+        built = build_body(request, compat, head, self._conversations)
         return WireCall(
             path="/responses",
             body=built.body,

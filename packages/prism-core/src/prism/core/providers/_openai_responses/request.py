@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from prism.core._contracts import Notice, ProviderRequest
+from prism.core._contracts import Notice, ProviderRequest, ToolSpec
 from prism.core._errors import ProviderError
+from prism.core._wire import Message, ModelConfig
 from prism.core.providers._json import as_object, as_text, is_list, is_object
 from prism.core.providers._openai_responses.compat import OpenAIResponsesCompat
 from prism.core.providers._openai_responses.messages import (
@@ -26,7 +28,7 @@ from prism.core.providers._requests import (
     merge_body,
 )
 from prism.core.providers._tool_schema import object_schema
-from prism.core.providers._transform import Conversations, Sent, Target, target_of
+from prism.core.providers._transform import Conversations, Target, target_for
 
 _PARAMETERS: Final = {
     "temperature": "temperature",
@@ -53,15 +55,62 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stands before the messages, encoded; the same from turn to turn.
+
+    Attributes:
+        system: The first item of `input`, if there is one.
+        bound: What the conversation is bound with.
+        target: Where it goes.
+    """
+
+    system: msgspec.Raw | None
+    tools: msgspec.Raw
+    bound: bytes
+    target: Target
+
+
+def build_head(
+    system: Sequence[str],
+    tools: Sequence[ToolSpec],
+    compat: OpenAIResponsesCompat,
+    model: ModelConfig,
+) -> Head:
+    """The system prompt, the tools, and what the model takes.
+
+    The prompt is an item and not `instructions`: newer models read those after the input, outside
+    of the prefix.
+    """
+    parts = [{"type": "input_text", "text": text} for text in system if text.strip()]
+    first = encode_sent({"role": system_role(compat), "content": parts}) if parts else b""
+    encoded = encode_sent([_tool(tool, compat) for tool in tools])
+    target = target_for(
+        model,
+        API,
+        result_images=compat.result_images,
+        id_style=API,
+        reasoning=compat.reasoning_out,
+        foreign_thinking=compat.foreign_thinking,
+        binds_prefix=compat.binds_prefix,
+        bound_natives=True,
+    )
+    return Head(
+        msgspec.Raw(first) if parts else None, msgspec.Raw(encoded), encoded + first, target
+    )
+
+
 def build_body(
-    request: ProviderRequest, compat: OpenAIResponsesCompat, conversations: Conversations
+    request: ProviderRequest,
+    compat: OpenAIResponsesCompat,
+    head: Head,
+    conversations: Conversations,
 ) -> Built:
     """The request's JSON, the same for the same input.
 
     Raises:
         ProviderError: `invalid_request`.
     """
-    return _Builder(request, compat).build(conversations)
+    return _Builder(request, compat).build(head, conversations)
 
 
 class _Builder:
@@ -70,28 +119,25 @@ class _Builder:
         self.compat = compat
         self.notices: list[Notice] = []
 
-    def build(self, conversations: Conversations) -> Built:
+    def build(self, head: Head, conversations: Conversations) -> Built:
         request, compat = self.request, self.compat
-        system = self._system()
-        tools = self._tools()
         sent = conversations.render(
             request,
-            self._target(),
-            head=encode_sent([system, tools]),
+            head.target,
+            head=head.bound,
             encoder=lambda: Encoder(compat),
             switches=compat,
         )
-        body: dict[str, Any] = {"model": request.model.model, "input": sent.items, "stream": True}
-        if system is not None:
-            sent.items.insert(0, msgspec.Raw(encode_sent(system)))
+        items = sent.body if head.system is None else [head.system, *sent.body]
+        body: dict[str, Any] = {"model": request.model.model, "input": items, "stream": True}
         if compat.store_false:
             body["store"] = False
         if compat.encrypted_reasoning:
             body["include"] = [_ENCRYPTED]
         if compat.no_obfuscation:
             body["stream_options"] = {"include_obfuscation": False}
-        if tools:
-            body["tools"] = tools
+        if request.tools:
+            body["tools"] = head.tools
             choice = self._tool_choice()
             if choice is not None:
                 body["tool_choice"] = choice
@@ -108,47 +154,13 @@ class _Builder:
             deep=("reasoning", "text", "prompt_cache_options"),
         )
         self._drop_sampling(body)
-        effort = self._place_effort(body, sent) if compat.configuration_updates else None
+        effort = self._place_effort(body, sent.messages) if compat.configuration_updates else None
         return Built(
             body=encode_body(body),
             notices=[*sent.notices, *self.notices],
             prefix=sent.prefix,
             effort=effort,
         )
-
-    def _target(self) -> Target:
-        compat = self.compat
-        return target_of(
-            self.request,
-            API,
-            result_images=compat.result_images,
-            id_style=API,
-            reasoning=compat.reasoning_out,
-            foreign_thinking=compat.foreign_thinking,
-            binds_prefix=compat.binds_prefix,
-            bound_natives=True,
-        )
-
-    def _system(self) -> dict[str, Any] | None:
-        """The first item: newer models read `instructions` after the input, outside the prefix."""
-        parts = [
-            {"type": "input_text", "text": text} for text in self.request.system if text.strip()
-        ]
-        return {"role": system_role(self.compat), "content": parts} if parts else None
-
-    # --- tools ----------------------------------------------------------------------------
-
-    def _tools(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": object_schema(tool.parameters),
-                "strict": self.compat.strict_tools,
-            }
-            for tool in self.request.tools
-        ]
 
     def _tool_choice(self) -> Any:
         options = self.request.options
@@ -229,7 +241,7 @@ class _Builder:
         elif retention == "long":
             body["prompt_cache_retention"] = "24h"
 
-    def _place_effort(self, body: dict[str, Any], sent: Sent) -> str | None:
+    def _place_effort(self, body: dict[str, Any], messages: list[Message]) -> str | None:
         """Leave `reasoning.effort` as the conversation began with it, and tell a change behind it.
 
         Returns:
@@ -237,15 +249,15 @@ class _Builder:
         """
         reasoning = as_object(body.get("reasoning"))
         effort = as_text(reasoning.get("effort"))
-        efforts = (found for message in sent.messages if (found := _effort(message)) is not None)
+        efforts = (found for message in messages if (found := _effort(message)) is not None)
         first = next(efforts, None)
         if effort is None or first is None:
             return effort
         newest = (
-            found for message in reversed(sent.messages) if (found := _effort(message)) is not None
+            found for message in reversed(messages) if (found := _effort(message)) is not None
         )
         if next(newest, None) != effort:
-            sent.items.append(msgspec.Raw(encode_sent(configuration_update(effort))))
+            body["input"].append(msgspec.Raw(encode_sent(configuration_update(effort))))
         body["reasoning"] = {**reasoning, "effort": first}
         return effort
 
@@ -253,5 +265,15 @@ class _Builder:
         self.notices.append(Notice(code=code, message=message))
 
 
-def _effort(message: Any) -> str | None:
+def _tool(tool: ToolSpec, compat: OpenAIResponsesCompat) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": object_schema(tool.parameters),
+        "strict": compat.strict_tools,
+    }
+
+
+def _effort(message: Message) -> str | None:
     return effort_of(message) if message.role == "assistant" else None

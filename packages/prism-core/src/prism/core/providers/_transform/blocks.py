@@ -42,15 +42,17 @@ class Shaper:
 
     Attributes:
         clean: Whether the message shaped last is known to hold no NUL character.
+        stamp: What the reasoning of the model's message shaped last was written after.
     """
 
-    __slots__ = ("_ids", "_note", "_target", "clean")
+    __slots__ = ("_ids", "_note", "_target", "clean", "stamp")
 
     def __init__(self, target: Target, note: Note) -> None:
         self._target = target
         self._ids = id_map(target.id_style)
         self._note = note
         self.clean = False
+        self.stamp: str | None = None
 
     def user(self, message: Message, *, role: str) -> Message | None:
         """What is sent of a user's or a system message, under *role*; `None`: nothing."""
@@ -82,7 +84,7 @@ class Shaper:
             and block.result is None
             and self._ids[block.tool_call_id] == block.tool_call_id
             and "\0" not in block.name
-            and all(map(_is_plain, block.content))  # type: ignore[arg-type]
+            and all(map(_is_plain, block.content))
         )
         if self.clean:
             return block, _NO_IMAGES
@@ -124,6 +126,7 @@ class Shaper:
             strip: Leave the reasoning out, and what the vendor ties to it.
         """
         self.clean = False
+        self.stamp = None
         own = self._target.is_source(message.model)
         cut_short = message.stop_reason in CUT_SHORT
         if own and not strip and not cut_short and all(map(self._can_stay, message.content)):
@@ -133,27 +136,27 @@ class Shaper:
             for block in message.content
             if (kept := self._kept(block, own=own, strip=strip, cut_short=cut_short)) is not None
         ]
+        self.stamp = next(filter(None, map(_stamp_of, sent)), None)
         if not sent or (cut_short and all(isinstance(block, ThinkingBlock) for block in sent)):
             return None
         return message if _same_blocks(sent, message.content) else replace(message, content=sent)
 
     def _can_stay(self, block: ContentBlock) -> bool:
         """Whether a block of this very model goes back as it is: nearly all do."""
-        kind = type(block)
-        if kind is TextBlock:
-            replay = block.replay  # type: ignore[union-attr]
-            text: str = block.text  # type: ignore[union-attr]
-            fits = bool(text) and not text.isspace()
-        elif kind is ToolCallBlock:
-            replay = block.replay  # type: ignore[union-attr]
-            call_id: str = block.id  # type: ignore[union-attr]
-            fits = self._ids[call_id] == call_id and block.raw_arguments is None  # type: ignore[union-attr]
-        elif kind is ThinkingBlock:
-            replay = block.replay  # type: ignore[union-attr]
-            fits = replay is not None and self._target.reasoning
+        if isinstance(block, TextBlock):
+            fits = bool(block.text) and not block.text.isspace()
+        elif isinstance(block, ToolCallBlock):
+            fits = self._ids[block.id] == block.id and block.raw_arguments is None
+        elif isinstance(block, ThinkingBlock):
+            fits = block.replay is not None and self._target.reasoning
         else:
             return False
-        return fits and (replay is None or replay.api == self._target.api)
+        replay = block.replay
+        if replay is None:
+            return fits
+        if replay.prefix is not None and self.stamp is None:
+            self.stamp = replay.prefix
+        return fits and replay.api == self._target.api
 
     def _kept(
         self, block: ContentBlock, *, own: bool, strip: bool, cut_short: bool
@@ -221,9 +224,15 @@ class Shaper:
         return TextBlock(text=f"(image omitted: the model takes no {kind})")
 
 
+def _stamp_of(block: ContentBlock) -> str | None:
+    if not isinstance(block, ThinkingBlock | TextBlock | ToolCallBlock) or block.replay is None:
+        return None
+    return block.replay.prefix
+
+
 def _is_plain(block: ContentBlock) -> bool:
     """Whether a block is text that every wire takes as it is."""
-    if type(block) is not TextBlock or block.replay is not None:
+    if not isinstance(block, TextBlock) or block.replay is not None:
         return False
     text = block.text
     return bool(text) and not text.isspace() and "\0" not in text

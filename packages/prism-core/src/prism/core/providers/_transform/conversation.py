@@ -44,36 +44,71 @@ CONTINUE: Final = "(continue)"
 
 _CAN_GO_ON: Final = CUT_SHORT | {"length"}
 _DIGEST_CHARS: Final = 32
+_HASHED_AT_ONCE: Final = 32
+_PACKED_AT_ONCE: Final = 64
 
 Encode: TypeAlias = Callable[[Message], Iterable[Any]]
 """Turns one transformed message into the wire's items, in order: plain JSON values, and
 `msgspec.Raw` for what goes out as it is."""
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it is sent. The lists are the caller's own.
+class Sent:
+    """A conversation as it is sent. Each list is made when it is asked for, and the caller's own.
 
     Attributes:
-        messages: After the transformation: calls paired, ids mapped, results as text and image
-            blocks in `content` (`error` stays beside them as a flag), foreign reasoning gone.
-        starts: For each message, where its items begin.
-        items: What the encoder made of them, one after the other.
         prefix: Digest of all that, for `WireCall.prefix`; none when the target binds none.
         notices: What the host should know; each thing is told once per conversation.
     """
 
-    messages: list[Message]
-    starts: list[int]
-    items: list[msgspec.Raw]
-    prefix: str | None
-    notices: list[Notice]
+    __slots__ = ("_counts", "_packed", "_settled", "_tail", "notices", "prefix")
+
+    def __init__(
+        self, settled: _Layout, tail: _Layout, *, prefix: str | None, notices: list[Notice]
+    ) -> None:
+        self._settled = settled
+        self._tail = tail
+        # The settled part may have grown when somebody asks.
+        self._counts = len(settled.messages), len(settled.items)
+        self._packed = settled.packed
+        self.prefix = prefix
+        self.notices = notices
+
+    @property
+    def messages(self) -> list[Message]:
+        """After the transformation.
+
+        Calls are paired, ids mapped, foreign reasoning is gone; results are text and image blocks
+        in `content`, with `error` beside them as a flag.
+        """
+        return [*self._settled.messages[: self._counts[0]], *self._tail.messages]
+
+    @property
+    def starts(self) -> list[int]:
+        """For each message, where its items begin."""
+        return [*self._settled.starts[: self._counts[0]], *self._tail.starts]
+
+    @property
+    def items(self) -> list[msgspec.Raw]:
+        """What the encoder made of the messages, one after the other."""
+        return [*self._settled.items[: self._counts[1]], *self._tail.items]
+
+    @property
+    def body(self) -> list[msgspec.Raw]:
+        """The items for a body, where old ones stand many in one element, with commas between.
+
+        At least the last 64 stand alone, so these can be changed.
+        """
+        packed = self._packed
+        single = self._settled.items[packed * _PACKED_AT_ONCE : self._counts[1]]
+        return [*self._settled.packs[:packed], *single, *self._tail.items]
 
 
 class _Layout:
     """What is sent, in order; it grows at its end."""
 
     __slots__ = (
-        "_before", "_digest", "_encode", "_hashed", "items", "last", "messages", "size", "starts",
+        "_before", "_digest", "_encode", "_hashed", "_offset", "items", "last", "messages",
+        "packs", "size", "starts",
     )  # fmt: skip
 
     def __init__(self, encode: Encode, head: bytes) -> None:
@@ -81,39 +116,53 @@ class _Layout:
         self._digest = sha256(head)
         self._hashed = 0
         self._before = (self._digest, 0)  # the digest before it was last continued
+        self._offset = 0
         self.messages: list[Message] = []
         self.starts: list[int] = []
         self.items: list[msgspec.Raw] = []
+        self.packs: list[msgspec.Raw] = []
         self.last: Message | None = None
         self.size = len(head)
 
-    def branch(self) -> _Layout:
-        """A layout that goes on from here, and leaves this one as it is."""
-        other = object.__new__(_Layout)
-        other._encode = self._encode
+    def behind(self) -> _Layout:
+        """An empty layout that goes on from here, and leaves this one as it is."""
+        other = _Layout(self._encode, b"")
         other._digest = self._digest.copy()
-        other._hashed = self._hashed
-        other._before = self._before
-        other.messages = self.messages.copy()
-        other.starts = self.starts.copy()
-        other.items = self.items.copy()
+        other._before = (other._digest, 0)
+        other._offset = len(self.items)
         other.last = self.last
-        other.size = self.size
         return other
+
+    @property
+    def packed(self) -> int:
+        """How many packs there are."""
+        return len(self.packs)
+
+    def pack(self) -> None:
+        """Join many items into one, so that what was sent long ago costs little to send again."""
+        start = len(self.packs) * _PACKED_AT_ONCE
+        while len(self.items) - start >= 2 * _PACKED_AT_ONCE:
+            pack = b",".join(self.items[start : start + _PACKED_AT_ONCE])
+            self.packs.append(msgspec.Raw(pack))
+            self.size += len(pack)
+            start += _PACKED_AT_ONCE
 
     def prefix(self) -> str:
         """Digest of the head and of all items so far."""
-        if self._hashed < len(self.items):
+        items = self.items
+        if self._hashed < len(items):
             self._before = (self._digest.copy(), self._hashed)
-            # JSON has no line feed, so two items are never taken for one.
-            self._digest.update(b"\n" + b"\n".join(self.items[self._hashed :]))
-            self._hashed = len(self.items)
+            for at in range(self._hashed, len(items), _HASHED_AT_ONCE):
+                # JSON has no line feed, so two items are never taken for one.
+                part = items[at : at + _HASHED_AT_ONCE]
+                self._digest.update(b"\n" + b"\n".join(part))
+            self._hashed = len(items)
         return self._digest.hexdigest()[:_DIGEST_CHARS]
 
     def take_back(self) -> Message:
         """Remove the last message."""
         message = self.messages.pop()
-        start = self.starts.pop()
+        start = self.starts.pop() - self._offset
         del self.items[start:]
         self.last = self.messages[-1] if self.messages else None
         if self._hashed > start:
@@ -124,16 +173,16 @@ class _Layout:
         """Put *message* at the end; *clean* texts need no search for what cannot be sent."""
         items = self.items
         self.messages.append(message)
-        self.starts.append(len(items))
+        self.starts.append(self._offset + len(items))
         self.last = message
-        write = encode_clean if clean else encode_sent
         for item in self._encode(message):
             if type(item) is msgspec.Raw:  # a vendor's own item, verbatim
-                raw = item
-            else:
-                raw = msgspec.Raw(write(item))
-            items.append(raw)
-            self.size += len(bytes(raw))
+                self.size += len(bytes(item))
+                items.append(item)
+                continue
+            data = encode_clean(item) if clean else encode_sent(item)
+            self.size += len(data)
+            items.append(msgspec.Raw(data))
 
 
 class Conversation:
@@ -205,14 +254,16 @@ class Conversation:
             self._lay(self._settled, whole, self._done, last + 1)
             self._whole += whole[self._done : last + 1]
             self._done = last + 1
-        layout = self._settled.branch()
+            if self._target.binds_prefix:
+                self._settled.prefix()  # so that the next request does not take it in again
+            self._settled.pack()
+        layout = self._settled.behind()
         self._lay(layout, whole, self._done, len(whole))
         self._check_end(layout)
         self._seen = len(whole)
         return Sent(
-            messages=layout.messages,
-            starts=layout.starts,
-            items=layout.items,
+            self._settled,
+            layout,
             prefix=layout.prefix() if self._target.binds_prefix else None,
             notices=list(self._new_notices.values()),
         )
@@ -268,7 +319,13 @@ class Conversation:
             return merged
         if merged:
             layout.add(Message(role="user", content=merged))
-        if self._target.binds_prefix and self._is_stale(layout, message):
+        if (
+            shaper.stamp is not None
+            and self._target.binds_prefix
+            and shaper.stamp != layout.prefix()
+        ):
+            # What is written from now on fits again: it comes from what is sent now, without the
+            # reasoning that is left out here.
             self._note(
                 "thinking_stripped",
                 "The conversation before some of the model's messages changed after they were "
@@ -285,23 +342,6 @@ class Conversation:
             layout.add(_user_text(CONTINUE))
         layout.add(sent, clean=shaper.clean)
         return []
-
-    def _is_stale(self, layout: _Layout, message: Message) -> bool:
-        """Whether the message's reasoning was written after something else than is sent now.
-
-        What was written after the change fits again: it was made from what is sent now, without
-        the reasoning that was stripped before it.
-        """
-        target = self._target
-        if not target.reasoning or not target.is_source(message.model):
-            return False
-        for block in message.content:
-            if not isinstance(block, ThinkingBlock | TextBlock | ToolCallBlock):
-                continue
-            replay = block.replay
-            if replay is not None and replay.prefix is not None and target.takes_replay(replay):
-                return replay.prefix != layout.prefix()
-        return False
 
     def _lay_images(
         self, layout: _Layout, images: list[ImageBlock], merged: list[ContentBlock]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from prism.core._contracts import ProviderRequest
-from prism.core._wire import ModelRef, Replay
+from prism.core._wire import ModelConfig, ModelRef, Replay
 from prism.core.providers._requests import IdMap, takes_images
 
 IdStyle: TypeAlias = Literal[
@@ -73,13 +73,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return replay is not None and replay.api == self.api
 
 
-def target_of(request: ProviderRequest, api: str, **fields: object) -> Target:
-    """The target of *request*: its provider, its model and whether that takes images."""
-    model = request.model
-    return msgspec.structs.replace(
-        Target(provider=model.provider, api=api, model=model.model, images=takes_images(request)),
-        **fields,
-    )
+def target_for(model: ModelConfig, api: str, **fields: Any) -> Target:
+    """The target of a model: its provider, its name and whether it takes images."""
+    images = takes_images(model)
+    return Target(provider=model.provider, api=api, model=model.model, images=images, **fields)
+
+
+def target_of(request: ProviderRequest, api: str, **fields: Any) -> Target:
+    """The target of a request; see `target_for`."""
+    return target_for(request.model, api, **fields)
 
 
 def _plain(model: str) -> str:

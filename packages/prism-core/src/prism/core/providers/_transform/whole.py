@@ -72,29 +72,27 @@ class Pairs:
             if len(content) != 1 or not waiting:
                 return False
             block = content[0]
-            return type(block) is ToolResultBlock and block.tool_call_id == waiting.pop()
+            return isinstance(block, ToolResultBlock) and block.tool_call_id == waiting.pop()
         if waiting:
             return False
         if role != "assistant":
             for block in content:
                 if isinstance(block, _NEVER_IN_INPUT):
                     return False
-            return bool(content) and type(content[0]) is not OpaqueBlock
+            return bool(content) and not isinstance(content[0], OpaqueBlock)
         if message.stop_reason in CUT_SHORT and sendable_assistant(message) is not message:
             return False
         says = False
         for block in content:
-            kind = type(block)
-            if kind is ToolCallBlock:
-                call_id = block.id  # type: ignore[union-attr]
-                if not call_id or call_id in self._used:
+            if isinstance(block, TextBlock):
+                says = says or bool(block.text.strip())
+            elif isinstance(block, ToolCallBlock):
+                if not block.id or block.id in self._used:
                     return False
-                self._used.add(call_id)
-                waiting.append(call_id)
+                self._used.add(block.id)
+                waiting.append(block.id)
                 says = True
-            elif kind is TextBlock:
-                says = says or bool(block.text.strip())  # type: ignore[union-attr]
-            elif kind is not ThinkingBlock and kind is not NativeBlock:
+            elif not isinstance(block, ThinkingBlock | NativeBlock):
                 return False
         waiting.reverse()
         return says

@@ -8,6 +8,7 @@ from typing import Any, Final
 from prism.core._contracts import Provider, ToolSpec
 from prism.core._runtime import Agent
 from prism.core._wire import (
+    THINKING_LEVELS,
     AgentEvent,
     ErrorInfo,
     ImageBlock,
@@ -21,6 +22,7 @@ from prism.core._wire import (
     ToolResultBlock,
     Warned,
 )
+from prism.core.providers import apply_thinking_level
 from prism.core.testing._event_laws import check_event_laws
 from prism.core.testing._provider_conformance._answering import ADD, HELLO, calling
 from prism.core.testing._provider_conformance._harness import (
@@ -34,22 +36,21 @@ from prism.core.testing._provider_conformance._reading import hear
 from prism.core.testing._store_conformance._harness import expect, expect_equal
 from prism.core.tools import tool
 
-_SPEC: Final = ToolSpec(
-    name="add",
-    description="Add two numbers.",
-    parameters={
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
-)
-_PNG: Final = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+_PNG: Final = "iVBORw0KGgo="
 _WRONG: Final = frozenset({
     "late_delta", "malformed_output", "event_after_end", "unknown_provider_event",
     "provider_failed_after_end", "provider_close_failed",
 })  # fmt: skip
+
+
+def add_spec() -> ToolSpec:
+    """A tool; made anew each time, so that no provider changes it for the next case."""
+    numbers = {"a": {"type": "integer"}, "b": {"type": "integer"}}
+    return ToolSpec(
+        name="add",
+        description="Add two numbers.",
+        parameters={"type": "object", "properties": numbers, "required": ["a", "b"]},
+    )
 
 
 def history() -> tuple[Message, ...]:
@@ -99,16 +100,16 @@ def history() -> tuple[Message, ...]:
 
 @case()
 async def a_provider_says_who_it_is(stage: ProviderStage) -> None:
-    provider = await stage.open(HELLO)
+    provider: Any = await stage.open(HELLO)
     expect(isinstance(provider, Provider), "It lacks a part of the Provider protocol.")
-    expect(isinstance(provider.id, str) and bool(provider.id), f"Its id is {provider.id!r}.")  # pyright: ignore[reportUnnecessaryIsInstance]
+    expect(isinstance(provider.id, str) and bool(provider.id), f"Its id is {provider.id!r}.")
     api = getattr(provider, "api", None)
     expect(api is None or (isinstance(api, str) and bool(api)), f"Its api is {api!r}.")
 
 
 @case()
 async def a_conversation_of_another_vendor_is_taken(stage: ProviderStage) -> None:
-    request = stage.ask(*history(), tools=[_SPEC], system=["Be brief.", "Be kind."])
+    request = stage.ask(*history(), tools=[add_spec()], system=["Be brief.", "Be kind."])
     heard = await hear(await stage.open(HELLO), request)
     expect(heard.error is None, f"The conversation was refused: {heard.error}.")
     expect_equal(heard.text, "Hello", "The answer")
@@ -125,7 +126,7 @@ async def a_request_is_left_as_it_was(stage: ProviderStage) -> None:
         compat={"other": {"deep": [1]}},
         extra={"other": {"deep": [1]}},
     )
-    request = stage.ask(*history(), tools=[_SPEC], system=["Be brief."], options=options)
+    request = stage.ask(*history(), tools=[add_spec()], system=["Be brief."], options=options)
     before = copy.deepcopy(request)
     provider = await stage.open(calling(ADD) if stage.harness.calls else HELLO)
     for _ in range(2):
@@ -142,15 +143,10 @@ async def switches_for_others_are_passed_over(stage: ProviderStage) -> None:
 
 @case()
 async def each_thinking_level_can_be_asked_for(stage: ProviderStage) -> None:
-    from prism.core._wire import THINKING_LEVELS
-    from prism.core.providers import apply_thinking_level
-
     provider = await stage.open(HELLO)
     api = getattr(provider, "api", None)
     for level in THINKING_LEVELS:
-        options, _ = apply_thinking_level(
-            ProviderOptions(), stage.harness.model, level, api=api
-        )
+        options, _ = apply_thinking_level(ProviderOptions(), stage.harness.model, level, api=api)
         heard = await hear(provider, stage.ask(options=options))
         expect(heard.error is None, f"The level {level} was refused: {heard.error}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from prism.core._retry import is_transient
 from prism.core._wire import ErrorInfo
 from prism.core.testing._provider_conformance._answering import ADD, HELLO
 from prism.core.testing._provider_conformance._harness import (
@@ -27,7 +28,9 @@ async def failure(stage: ProviderStage, answer: ScriptedAnswer) -> tuple[Heard, 
     return heard, heard.error
 
 
-def refusal(status: int, message: str = "No.", *, retry_after_ms: int | None = None) -> ScriptedAnswer:
+def refusal(
+    status: int, message: str = "No.", *, retry_after_ms: int | None = None
+) -> ScriptedAnswer:
     """An error instead of an answer."""
     return ScriptedAnswer(
         end="refuse", status=status, message=message, retry_after_ms=retry_after_ms
@@ -45,8 +48,6 @@ async def a_refusal_is_one_event_and_no_exception(stage: ProviderStage) -> None:
 
 @case("errors")
 async def a_refusal_says_whether_it_is_worth_another_try(stage: ProviderStage) -> None:
-    from prism.core._retry import is_transient
-
     for status in (429, 500, 503):
         _, error = await failure(stage, refusal(status))
         expect(is_transient(error), f"Status {status} became {error.code!r}, which is final.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -52,7 +52,7 @@ class _Block:
 
     def call(self) -> ToolCallBlock:
         """The call, parsed from its pieces when nobody gave it whole."""
-        if self.block is not None:
+        if isinstance(self.block, ToolCallBlock):
             return self.block
         text = "".join(self.parts)
         arguments = _parsed(text)
@@ -134,9 +134,7 @@ class Heard:
                 self._chunk(event)
             case ToolCallReady():
                 block = self._block(ToolCallBlock, None)
-                block.block = ToolCallBlock(
-                    id=event.id, name=event.name, arguments=event.arguments
-                )
+                block.block = ToolCallBlock(id=event.id, name=event.name, arguments=event.arguments)
             case BlockFinished():
                 self._finished(event)
             case UsageUpdate():
@@ -226,8 +224,7 @@ def _check_arguments(index: int, call: ToolCallBlock, seen: str) -> None:
         parsed = _parsed(seen)
         expect(
             parsed == call.arguments,
-            f"The deltas of call {index} gave {brief(seen)}; it ends with "
-            f"{brief(call.arguments)}.",
+            f"The deltas of call {index} gave {brief(seen)}; it ends with {brief(call.arguments)}.",
         )
 
 
@@ -241,7 +238,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
         return None
     if value is None:
         return {}
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 async def hear(provider: Provider, request: ProviderRequest) -> Heard:
@@ -251,8 +248,12 @@ async def hear(provider: Provider, request: ProviderRequest) -> Heard:
         AssertionError: It breaks the contract.
     """
     heard = Heard()
-    async for event in listen(provider, request):
-        heard.feed(event)
+    events = listen(provider, request)
+    try:
+        async for event in events:
+            heard.feed(event)
+    finally:
+        await close_stream(events)
     expect(heard.ended, "The stream ended without a terminal event.")
     return heard
 
@@ -263,15 +264,23 @@ def listen(provider: Provider, request: ProviderRequest) -> AsyncIterator[Provid
     Raises:
         AssertionError: `generate` gave something else.
     """
-    events: object = provider.generate(request)
-    if not isinstance(events, AsyncIterator):
-        close = getattr(events, "close", None)
-        if close is not None:
-            close()  # a coroutine that nobody awaits would warn
-        raise AssertionError(
-            f"generate() gave a {type(events).__name__}; it must give an async iterator at once."
-        )
-    return events  # pyright: ignore[reportUnknownVariableType]
+    events = provider.generate(request)
+    given: Any = events
+    is_stream = hasattr(given, "__anext__")
+    if not is_stream and (close := getattr(given, "close", None)) is not None:
+        close()  # a coroutine that nobody awaits would warn
+    expect(
+        is_stream,
+        f"generate() gave a {type(given).__name__}; it must give an async iterator at once.",
+    )
+    return events
+
+
+async def close_stream(events: Any) -> None:
+    """Close a stream as the runtime does."""
+    aclose = getattr(events, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 def shown(events: Sequence[ProviderEvent]) -> str:

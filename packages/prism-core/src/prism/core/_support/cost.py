@@ -1,0 +1,42 @@
+"""What a turn cost, from its tokens and the model's prices."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import structs
+
+from prism.core._wire import ModelCost, Usage
+
+DEFAULT_UNIT: Final = 1_000_000
+"""Tokens that a price is for, when the model's cost does not say."""
+
+LONG_WRITE_FACTOR: Final = 1.6
+"""A cache write that is kept long, beside a short one: vendors ask 2 against 1.25 times the input
+price (`ModelCost` has one price for both)."""
+
+
+def priced(usage: Usage, cost: ModelCost | None) -> Usage:
+    """*usage* with its cost; unchanged when it has one already, or when no price is known.
+
+    A token kind without a price is counted as input, so that a limit on cost errs on the safe
+    side.
+    """
+    if cost is None or usage.cost is not None:
+        return usage
+    if cost.input is None and cost.output is None:
+        return usage
+    unit = cost.unit if isinstance(cost.unit, int) and cost.unit > 0 else DEFAULT_UNIT
+    price_in = cost.input or 0
+    price_read = price_in if cost.cache_read is None else cost.cache_read
+    price_write = price_in if cost.cache_write is None else cost.cache_write
+    long_writes = usage.cache_write_long_tokens or 0
+    short_writes = max(0, (usage.cache_write_tokens or 0) - long_writes)
+    total = (
+        (usage.input_tokens or 0) * price_in
+        + (usage.cache_read_tokens or 0) * price_read
+        + short_writes * price_write
+        + long_writes * price_write * LONG_WRITE_FACTOR
+        + (usage.output_tokens or 0) * (cost.output or 0)
+    )
+    return structs.replace(usage, cost=total / unit, currency=cost.currency or "USD")
