@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 CUT_STOPS: Final = frozenset({"length", "context_limit"})
 """Stop reasons of answers that end wherever they were."""
 
+DROPPED_CALL: Final = "tool_call_dropped"
+
 CHECKPOINT_EVERY: Final = 64
 """Provider events between two pauses, so that an abort lands and readers read."""
 
@@ -117,6 +119,7 @@ class Attempt:
         self.stop_reason: str | None = None
         self.usage: Usage | None = None
         self._prices: ModelCost | None = None
+        self._told_of_cut = False
         self.error: ErrorInfo | None = None
         self.raw_calls: dict[str, ToolCallBlock] = {}
         self.call_ids: set[str] = set()
@@ -214,7 +217,8 @@ class Attempt:
     async def _close(self, events: Any) -> None:
         """Close a provider's generator, also when its reader was cancelled."""
         close: Callable[[], Any] | None = getattr(events, "aclose", None)
-        if close is None:
+        # A generator that has ended has nothing to close.
+        if close is None or getattr(events, "ag_frame", events) is None:
             return
         with move_on_after(CLOSE_MS / 1000, shield=True):
             try:
@@ -236,6 +240,7 @@ class Attempt:
             case UsageUpdate():
                 self.usage = priced(event.usage, self._prices)
             case Notice():
+                self._told_of_cut |= event.code == DROPPED_CALL
                 self._warn(event.code, event.message)
             case Done():
                 if event.usage is not None:
@@ -363,11 +368,12 @@ class Attempt:
         text = building.raw_text + building.carry
         if text.strip() and parse_arguments(text)[1] is None:
             return False
-        self._warn(
-            "tool_call_dropped",
-            f"The answer was cut in the middle of a call of {building.name or 'a tool'}; the call "
-            "was left out.",
-        )
+        if not self._told_of_cut:  # adapters tell it themselves
+            self._warn(
+                DROPPED_CALL,
+                f"The answer was cut in the middle of a call of {building.name or 'a tool'}; the "
+                "call was left out.",
+            )
         return True
 
     def _flush(self, building: Building) -> None:

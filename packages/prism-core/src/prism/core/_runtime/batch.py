@@ -129,13 +129,19 @@ class Batch:
         run.emit(ToolExecutionStarted(session_id=run.session_id, run_id=run.id, call=slot.call))
         slot.started = True
         slot.scope = CancelScope()
-        before, self._last_begun = self._last_begun, anyio.Event()
+        before = self._last_begun
+        # Only a call that others follow has to tell when it begins.
+        self._last_begun = anyio.Event() if len(self.slots) > 1 else None
         self._running += 1
         run.tool_calls += 1
         run.group.start_soon(self._run_tool, slot, slot.scope, before, self._last_begun)
 
     async def _run_tool(
-        self, slot: Slot, scope: CancelScope, before: anyio.Event | None, begun: anyio.Event
+        self,
+        slot: Slot,
+        scope: CancelScope,
+        before: anyio.Event | None,
+        begun: anyio.Event | None,
     ) -> None:
         run = self._run
         assert slot.tool is not None  # noqa: S101
@@ -152,7 +158,8 @@ class Batch:
                 # trio starts tasks in any order; calls start in source order.
                 if before is not None and not before.is_set():
                     await before.wait()
-                begun.set()
+                if begun is not None:
+                    begun.set()
                 slot.began = True
                 outcome = await execute_tool(
                     slot.tool,
@@ -168,7 +175,8 @@ class Batch:
             outcome = ToolOutcome(result=error_result(slot.call, CRASHED), raised=True)
             run.fail(_crash_in(error))
         finally:
-            begun.set()
+            if begun is not None:
+                begun.set()
             if not self._abandoned:
                 slot.outcome = outcome or _stopped(slot)
                 self._running -= 1

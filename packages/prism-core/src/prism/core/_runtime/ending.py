@@ -10,17 +10,16 @@ from prism.core._runtime.batch import Batch
 from prism.core._runtime.options import RunResult
 from prism.core._runtime.preflight import Slot
 from prism.core._runtime.run_state import RunState
-from prism.core._runtime.turn import TurnFailed, store_message
+from prism.core._runtime.turn import TurnFailed, close_message, store_message
 from prism.core._support.errors import error_info, provider_error
 from prism.core._wire import (
     AgentFinished,
     ErrorEvent,
     ErrorInfo,
-    Message,
-    MessageFinished,
     SessionSettled,
     ToolCallBlock,
     TurnFinished,
+    Usage,
     UsageReported,
 )
 
@@ -98,14 +97,7 @@ class RunEnding(RunState):
         attempt = self.attempt
         if attempt is not None and attempt.started and not attempt.stored:
             attempt.stored = True
-            self.emit(
-                MessageFinished(
-                    session_id=self.session_id,
-                    run_id=self.id,
-                    message=Message(role="assistant", content=[]),
-                    partial=True,
-                )
-            )
+            close_message(self)
 
     def new_batch(self, attempt: Attempt, calls: list[ToolCallBlock]) -> Batch:
         """The calls of the turn's message."""
@@ -123,6 +115,7 @@ class RunEnding(RunState):
         self.turn_open = False
         self.batch = None
         if usage is not None:
+            self._check_cost(usage)
             self.add_usage(usage)
             self.session.add_usage(usage)
             self.emit(
@@ -139,6 +132,18 @@ class RunEnding(RunState):
                 stop_reason=stop_reason,
             )
         )
+
+    def _check_cost(self, usage: Usage) -> None:
+        limits = self.options.limits or self.agent.limits
+        if limits is None or limits.max_cost is None or usage.cost is not None:
+            return
+        if not self.told_cost:
+            self.told_cost = True
+            self.warn(
+                "cost_unknown",
+                f"max_cost cannot hold: model {self.model.model!r} has no prices (ModelConfig.cost) "
+                "and its provider names no cost.",
+            )
 
     def finish(self, status: str, error: ErrorInfo | None = None) -> None:
         """Terminal events and the outcome; there is nothing here to interrupt."""

@@ -89,7 +89,8 @@ class SessionLog:
             entries.append(stored.entry)
             version = stored.position
         self._version = version
-        self._stand(History.load(entries, current_leaf(entries)))
+        if entries or self._loaded:  # what a new session stands on is there already
+            self._stand(History.load(entries, current_leaf(entries)))
         self._loaded = True
 
     def _stand(self, history: History) -> None:

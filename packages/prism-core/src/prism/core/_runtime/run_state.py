@@ -89,6 +89,7 @@ class RunState:
         self.batch: Batch | None = None
         self.compacted_overflow = False
         self.told_clamp = False
+        self.told_cost = False
         self.status = "completed"
         self.accepting = True
         self.ending = False

@@ -67,6 +67,8 @@ async def ask(run: RunState) -> Attempt:
             message = attempt.message()
             if message is not None:
                 await store_message(run, attempt, message)
+            elif attempt.started:
+                close_message(run)
             return attempt
         # A provider may have made an error of the cancellation.
         await checkpoint_if_cancelled()
@@ -102,6 +104,18 @@ async def store_message(
             message=message,
             entry_id=entry.id,
             partial=partial,
+        )
+    )
+
+
+def close_message(run: RunState) -> None:
+    """End a message of which nothing is stored."""
+    run.emit(
+        MessageFinished(
+            session_id=run.session_id,
+            run_id=run.id,
+            message=Message(role="assistant", content=[]),
+            partial=True,
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from os import urandom
 from typing import TypeAlias
 
@@ -31,8 +32,13 @@ def format_timestamp(seconds: float) -> str:
         seconds: Since the epoch, in the years 1 to 9999.
     """
     whole, ms = divmod(round(seconds * 1000), 1000)
+    return f"{_second(whole)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(whole: int) -> str:
     at = time.gmtime(whole)
     return (
         f"{at.tm_year:04d}-{at.tm_mon:02d}-{at.tm_mday:02d}"
-        f"T{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}.{ms:03d}Z"
+        f"T{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}"
     )
