@@ -60,7 +60,7 @@ def deltas() -> Row:
 
     async def by_hand() -> None:
         seen = 0
-        async for event in bare.loop(bare.scripted([turn]), {}, "Hi", [].append):
+        async for event in bare.loop(bare.scripted([turn]), {}, "Hi", list[bytes]().append):
             seen += type(event) is bare.Delta
         assert seen == DELTAS, seen
 
@@ -169,7 +169,7 @@ def concurrent_sessions() -> list[Row]:
         await asyncio.gather(*(agent.session(f"s{n}").run("Hi") for n in range(SESSIONS)))
 
     async def one() -> None:
-        async for _ in bare.loop(bare.scripted([turn]), {}, "Hi", [].append):
+        async for _ in bare.loop(bare.scripted([turn]), {}, "Hi", list[bytes]().append):
             pass
 
     async def by_hand() -> None:

@@ -6,9 +6,10 @@ bytecode compiled.
 
 from __future__ import annotations
 
+import cli
 import core
 from measure import compile_sources, show
 
 if __name__ == "__main__":
     compile_sources()
-    show(core.rows())
+    show([*core.rows(), *cli.rows()])

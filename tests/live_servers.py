@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
             sys.exit(f"The server for {url} ended with status {process.returncode}.")
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - a server of ours
                 return
         except urllib.error.HTTPError as error:
             if error.code != 503:  # still loading its model
@@ -56,7 +56,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def serving(command: list[str], health: str) -> Iterator[None]:
+def serving(command: list[str], health: str) -> Generator[None]:
     """Run a server for the length of the block."""
     process = subprocess.Popen(command)
     try:
@@ -74,8 +74,7 @@ def main(command: list[str]) -> int:
     """Serve, run, and give the command's status."""
     tools = SHARED / "tools"
     if not tools.is_dir():
-        print(f"The live tests need {tools}, which is not there.", file=sys.stderr)
-        return 1
+        sys.exit(f"The live tests need {tools}, which is not there.")
     model_server = KEPT / "llm"
     subprocess.run(["bash", str(tools / "local_llm" / "setup.sh"), str(model_server)], check=True)
     (model,) = (model_server / "models").glob("*.gguf")
