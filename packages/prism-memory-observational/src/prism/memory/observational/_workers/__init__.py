@@ -1,0 +1,1 @@
+"""The workers: small agents with one tool each."""
