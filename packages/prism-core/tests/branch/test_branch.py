@@ -14,9 +14,15 @@ from prism.core._support.branch import (
     list_branches,
     rebuild_session_context,
 )
-from prism.core._wire import MessageEntry, SessionEntry, decode_entry, encode_entry
+from prism.core._wire import (
+    LabelEntry,
+    MessageEntry,
+    SessionEntry,
+    decode_entry,
+    encode_entry,
+)
 
-from ..histories import WHEN, Log, say, trees  # noqa: TID252
+from ..histories import WHEN, Log, say, trees
 
 
 def ids(entries: list[SessionEntry]) -> list[str]:
@@ -194,3 +200,28 @@ def test_branches_of_a_broken_tree_have_as_many_entries_as_can_be_walked():
     for branch in branches:
         walked = rebuild_session_context(broken, branch.leaf_id).entries
         assert branch.entry_count == len(walked)
+
+
+def test_a_branch_has_the_label_of_the_entry_that_its_last_labels_follow():
+    log = Log()
+    log.user("a")
+    named = log.user("b")
+
+    def label(key: str, target: str | None, text: str | None) -> LabelEntry:
+        return LabelEntry(
+            id=key,
+            session_id="s1",
+            timestamp=WHEN,
+            parent_id=log.leaf,
+            label=text,
+            data={"targetId": target},
+        )
+
+    log.add(label("l1", named, "x"))
+    assert [branch.label for branch in list_branches(log.entries)] == ["x"]
+    log.add(label("l2", log.entries[0].id, "the beginning"))
+    assert [branch.label for branch in list_branches(log.entries)] == ["x"]
+    log.add(label("l3", "l2", "y"))
+    assert [branch.label for branch in list_branches(log.entries)] == ["y"]
+    log.user("c")
+    assert [branch.label for branch in list_branches(log.entries)] == [None]

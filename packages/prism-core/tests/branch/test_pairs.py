@@ -17,7 +17,7 @@ from prism.core._wire import (
     ToolResultBlock,
 )
 
-from ..histories import (  # noqa: TID252
+from ..histories import (
     CALL_IDS,
     answer,
     assert_pairs_are_whole,

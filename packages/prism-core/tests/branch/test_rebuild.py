@@ -31,7 +31,7 @@ from prism.core._wire import (
     ToolResultBlock,
 )
 
-from ..histories import (  # noqa: TID252
+from ..histories import (
     WHEN,
     Log,
     answer,

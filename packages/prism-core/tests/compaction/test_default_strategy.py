@@ -28,7 +28,7 @@ from prism.core.compaction import (
     validate_compaction,
 )
 
-from ..histories import Log, answer, call, say  # noqa: TID252
+from ..histories import Log, answer, call, say
 
 MARKER = "[older lines left out]"
 

@@ -23,7 +23,7 @@ from prism.core.compaction import (
     validate_compaction,
 )
 
-from ..histories import Log, assert_pairs_are_whole, call, trees  # noqa: TID252
+from ..histories import Log, assert_pairs_are_whole, call, trees
 
 STEPS = ["turn", "tools", "summary", "model", "compact"]
 

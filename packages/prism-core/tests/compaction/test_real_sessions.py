@@ -29,7 +29,7 @@ from prism.core.compaction import (
     validate_compaction,
 )
 
-from ..converters import (  # noqa: TID252
+from ..converters import (
     as_jsonl,
     convert_claude_code,
     convert_openhands,
@@ -38,7 +38,7 @@ from ..converters import (  # noqa: TID252
     convert_tau_bench,
     session_file,
 )
-from ..histories import assert_pairs_are_whole  # noqa: TID252
+from ..histories import assert_pairs_are_whole
 
 Convert = Callable[[Path], list[SessionEntry]]
 

@@ -11,7 +11,7 @@ from prism.core._errors import CompactionError
 from prism.core._wire import CompactionEntry, LabelEntry
 from prism.core.compaction import CompactionContext, CompactionResult, validate_compaction
 
-from ..histories import WHEN, Log  # noqa: TID252
+from ..histories import WHEN, Log
 
 
 @pytest.fixture

@@ -25,10 +25,12 @@ from prism.core._wire import (
 )
 from prism.core.providers import (
     AnthropicProvider,
+    GoogleProvider,
     OpenAIChatProvider,
     OpenAIResponsesProvider,
     ProviderOptions,
     ProviderRequest,
+    ToolSpec,
 )
 from prism.core.providers._transform import Conversations, Encode, Sent, Target, transform
 
@@ -222,6 +224,19 @@ def test_what_is_kept_is_bounded_in_number_and_in_bytes() -> None:
     assert same(render(kept, *big), transform(big, target()))
 
 
+@pytest.mark.parametrize("make", [OpenAIChatProvider, OpenAIResponsesProvider])
+def test_lists_of_a_host_may_change_between_requests(make: Any) -> None:
+    provider = make(base_url="https://vendor.test/v1", transport=MemoryTransport())
+    system, tools = ["one"], [ToolSpec(name="add", description="", parameters={})]
+    first = json.loads(provider.prepare(ask(user("a"), system=system, tools=tools)).body)
+    system.append("two")
+    tools.append(ToolSpec(name="sub", description="", parameters={}))
+    second = json.loads(provider.prepare(ask(user("a"), system=system, tools=tools)).body)
+    assert len(first["tools"]) == 1
+    assert len(second["tools"]) == 2
+    assert "two" in str(second)
+
+
 def test_a_request_that_fails_is_not_kept() -> None:
     kept, history = Conversations(), turns(2)
     with pytest.raises(ProviderError):
@@ -313,6 +328,13 @@ def anthropic_turn(number: int) -> bytes:
     )
 
 
+def gemini_turn(number: int) -> bytes:
+    called = {"name": "add", "args": {"a": number, "b": 1}}
+    part = {"functionCall": called, "thoughtSignature": f"secret {number}"}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    return sse({"candidates": [candidate]}, end=b"")
+
+
 @tool
 async def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -323,6 +345,7 @@ WIRES: list[tuple[Callable[..., Any], Callable[[int], bytes], str, str]] = [
     (OpenAIResponsesProvider, responses_turn, "input", "secret"),
     (OpenAIChatProvider, chat_turn, "messages", "thought"),
     (AnthropicProvider, anthropic_turn, "messages", "secret"),
+    (GoogleProvider, gemini_turn, "contents", "secret"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -206,6 +207,20 @@ async def test_other_vendors_caching() -> None:
     mark = {"type": "ephemeral", "ttl": "1h"}
     for message, text in zip(body["messages"], ["S", "Hi"], strict=True):
         assert message["content"] == [{"type": "text", "text": text, "cache_control": mark}]
+
+
+async def test_the_cache_mark_moves_to_the_last_user_message_of_a_history() -> None:
+    provider = OpenAIChatProvider(
+        base_url="https://openrouter.ai/api/v1", transport=MemoryTransport(Answer([sse()]))
+    )
+    history = [user("a"), assistant(call("1")), result("1"), assistant(TextBlock(text="b"))]
+    for _ in range(2):
+        history += [user("next"), assistant(TextBlock(text="c"))]
+        request = ask(*history[:-1], model="anthropic/claude-opus-5-5")
+        body = json.loads(provider.prepare(request).body)
+        marked = [message for message in body["messages"] if "cache_control" in str(message)]
+        assert marked == body["messages"][-1:]
+        assert len(body["messages"]) == len(history) - 1
 
 
 # --- messages ---------------------------------------------------------------------------------

@@ -247,6 +247,19 @@ def test_t6_compaction_strips_the_reasoning_that_is_kept_behind_the_summary(to: 
     assert [notice.code for notice in compacted.notices] == ["thinking_stripped"]
 
 
+def test_t6_a_message_that_was_only_reasoning_leaves_no_gap() -> None:
+    anthropic = ModelRef(provider="p", model="m", api="anthropic-messages")
+    stale = assistant(thought(api="anthropic-messages", prefix="another past"), model=anthropic)
+    turns = (user("x"), assistant("y", model=anthropic), user("a"), stale, user("b"))
+    assert shapes(*turns, to=ANTHROPIC) == [
+        ("user", ["x"]),
+        ("assistant", ["y"]),
+        ("user", ["a", "b"]),
+    ]
+    without = [*turns[:3], turns[4]]
+    assert sent(*turns, to=ANTHROPIC).prefix == sent(*without, to=ANTHROPIC).prefix
+
+
 def test_t6_what_hangs_on_stripped_reasoning_goes_with_it() -> None:
     native = NativeBlock(api="openai-responses", kind="web_search_call", data="{}")
     compaction = NativeBlock(api="openai-responses", kind="compaction", data="{}")

@@ -181,3 +181,32 @@ def test_every_error_is_decided(message: str, code: str | int | None):
 def test_a_very_long_message_is_decided_by_its_beginning():
     assert not is_transient(ErrorInfo(message="x " * 1_000_000 + "timeout"))
     assert is_transient(ErrorInfo(message="timeout " + "x " * 1_000_000))
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 429, 500, None])
+def test_a_vendor_that_wants_no_retry_gets_none(status: int | None):
+    error = ErrorInfo(
+        message="overloaded", code="overloaded", status=status, details={"shouldRetry": False}
+    )
+    assert not is_transient(error)
+
+
+@pytest.mark.parametrize("code", ["invalid_request", "not_found", "unsupported", "strange"])
+def test_a_vendor_that_wants_a_retry_gets_one(code: str):
+    error = ErrorInfo(message="no", code=code, status=400, details={"shouldRetry": True})
+    assert is_transient(error)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["aborted", "quota_exhausted", "auth", "permission", "replay_invalid", "context_overflow"],
+)
+def test_what_comes_again_for_sure_is_not_tried_again_whatever_the_vendor_wants(code: str):
+    error = ErrorInfo(message="no", code=code, status=429, details={"shouldRetry": True})
+    assert not is_transient(error)
+
+
+@pytest.mark.parametrize("value", ["true", 1, None])
+def test_a_word_that_is_no_word_is_passed_over(value: object):
+    error = ErrorInfo(message="no", status=400, details={"shouldRetry": value})
+    assert not is_transient(error)

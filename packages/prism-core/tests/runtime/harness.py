@@ -77,12 +77,13 @@ class WatchedStore:
 
     Args:
         inner: Who stores.
-        suspend: Wait before and after each append, as a store with a thread does.
+        suspend: Wait before and after each append and at each read, as a store with a thread does.
 
     Attributes:
         ids: Of what is stored, by session.
         entries_of: The entries, by session, in append order.
         before_append: Called with each batch before it is stored; what it raises, `append` raises.
+        slow_reads: Wait at each read, and not when something is appended.
     """
 
     def __init__(self, inner: SessionStore | None = None, *, suspend: bool = False) -> None:
@@ -90,6 +91,7 @@ class WatchedStore:
         self.suspend = suspend
         self.ids: dict[str, set[str]] = {}
         self.entries_of: dict[str, list[SessionEntry]] = {}
+        self.slow_reads = suspend
         self.before_append: Callable[[Sequence[SessionEntry]], None] = lambda _: None
 
     def _note(self, session_id: str, entries: Sequence[SessionEntry]) -> None:
@@ -139,9 +141,11 @@ class WatchedStore:
     async def entries(
         self, session_id: str, *, after: int = 0, limit: int | None = None
     ) -> list[StoredEntry]:
-        if self.suspend:
+        if self.slow_reads:
             await checkpoint()
         found: list[StoredEntry] = await self.inner.entries(session_id, after=after, limit=limit)
+        if self.slow_reads:
+            await checkpoint()
         return found
 
     async def iter_entries(self, session_id: str, *, after: int = 0) -> AsyncIterator[StoredEntry]:

@@ -12,7 +12,9 @@ from anyio.lowlevel import checkpoint
 
 from prism.core import (
     ErrorInfo,
+    Message,
     MessageEntry,
+    ModelConfig,
     PermissionDenied,
     RunAborted,
     TextBlock,
@@ -497,6 +499,35 @@ async def test_results_in_the_input_answer_open_calls_and_no_others(stage: Stage
     assert caught.value.details == {"reason": "unknown_call"}
     assert stage.events(session) == []
     assert await session.entries() == []
+
+
+async def test_results_that_the_host_brings_stand_next_to_their_calls(stage: Stage) -> None:
+    """As of a process that died while the host ran the calls itself."""
+    calls = [ToolCallBlock(id=key, name="look", arguments={}) for key in ("c1", "c2")]
+    when = "2026-01-01T00:00:00.000Z"
+    question = Message(role="user", content=[TextBlock(text="Hi")])
+    asked = Message(role="assistant", content=[*calls], stop_reason="tool_use")
+    await stage.store.append(
+        "s1",
+        [
+            MessageEntry(id="e1", session_id="s1", timestamp=when, message=question),
+            MessageEntry(id="e2", session_id="s1", timestamp=when, parent_id="e1", message=asked),
+        ],
+    )
+    session = stage.session([text_delta("end"), done()])
+    given = [ToolResultBlock(tool_call_id=key, name="look", result=1) for key in ("c1", "c2")]
+    other = ModelConfig(provider="mock", model="big")
+    await session.run([*given, TextBlock(text="there")], model=other)
+    kinds = [type(entry).__name__ for entry in await session.entries()]
+    assert kinds == ["MessageEntry"] * 4 + ["ModelChangeEntry"] + ["MessageEntry"] * 2
+    assert sent(provider_of(session).requests[0]) == [
+        "user: Hi",
+        "assistant: [c1] [c2]",
+        "tool: c1 1",
+        "tool: c2 1",
+        "user: there",
+    ]
+    assert "warning" not in types(stage.events(session))
 
 
 async def test_a_message_with_calls_is_followed_by_records_at_most(stage: Stage) -> None:

@@ -368,6 +368,28 @@ async def test_arguments_that_do_not_parse_are_kept_as_they_came_and_refused(
     assert block.error.code == "invalid_arguments"
 
 
+async def test_arguments_that_were_held_back_are_shown_when_the_call_is_complete(
+    stage: Stage,
+) -> None:
+    session = stage.session(
+        [
+            [
+                tool_call_delta(index=0, id="c1", name="look", arguments_text='{"n": "hun'),
+                tool_call_delta(index=0, arguments_text="t\ud83d"),
+                done(),
+            ],
+            [done()],
+        ],
+        tools=[look],
+        redactor=SecretRedactor(["hunter2"]),
+    )
+    await session.run("Hi")
+    joined = "".join(event.arguments_text for event in of(ToolCallDelta, stage.events(session)))
+    assert joined == '{"n": "hunt\ud83d'
+    (call,) = await blocks_of(session)
+    assert call.raw_arguments == joined
+
+
 @pytest.mark.parametrize("text", ["", " \n", "{}"])
 async def test_no_arguments_are_an_empty_object(stage: Stage, text: str) -> None:
     session = stage.session(

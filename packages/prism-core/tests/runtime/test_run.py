@@ -443,6 +443,27 @@ async def test_a_pause_sends_the_message_back_as_it_is_and_counts_as_a_round(sta
     assert result.text == "end"
 
 
+async def test_steering_does_not_come_between_a_pause_and_what_follows_it(stage: Stage) -> None:
+    session = stage.session(
+        [
+            [text_delta("part"), delay(100), done(stop_reason="pause")],
+            [text_delta("rest"), done()],
+            [text_delta("end"), done()],
+        ]
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(session.run, "Hi")
+        await anyio.sleep(0.05)
+        session.steer("But")
+    assert said(await session.entries()) == [
+        "user: Hi",
+        "assistant: part",
+        "assistant: rest",
+        "user: But",
+        "assistant: end",
+    ]
+
+
 # 7: rounds
 
 

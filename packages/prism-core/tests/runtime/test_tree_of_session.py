@@ -33,7 +33,7 @@ from prism.core._contracts import SessionStore, StoredEntry
 from prism.core.providers import delay, done, text_delta, tool_call
 from prism.core.stores import JsonlSessionStore, MemorySessionStore
 
-from .harness import Stage, WatchedStore, in_asyncio, of, provider_of, said, sent
+from .harness import Stage, WatchedStore, in_asyncio, of, provider_of, said, sent, ticks
 
 END = [text_delta("end"), done()]
 
@@ -119,7 +119,8 @@ async def test_labels_name_entries_and_are_cleared(stage: Stage) -> None:
     await session.label("here")
     labels = {node.id: node.label for node in await session.tree()}
     assert labels[path[0]] == "start"
-    assert labels[first.id] == "here"
+    assert labels[path[-1]] == "here"  # a label is no place of its own
+    assert labels[first.id] is None
     await session.label(None, target_id=path[0])
     assert {node.id: node.label for node in await session.tree()}[path[0]] is None
     for wrong in ("nowhere", ""):
@@ -204,6 +205,27 @@ async def test_records_from_many_tasks_are_one_path(stage: Stage) -> None:
     path = await session.entries()
     assert len(path) == 22
     assert len(of(CustomEntry, path)) == 20
+
+
+@pytest.mark.parametrize("what", ["reload", "checkout"])
+async def test_a_record_that_comes_while_the_session_is_read_is_not_lost(what: str) -> None:
+    for steps in range(8):
+        stage = Stage()
+        session = await talked(stage)
+        stage.store.slow_reads = True
+        async with anyio.create_task_group() as group:
+            if what == "reload":
+                group.start_soon(session.reload)
+            else:
+                group.start_soon(session.checkout, session.leaf_id)
+            await ticks(steps)
+            await session.append_custom({"type": "note"})
+        assert len(of(CustomEntry, stage.store.entries_of["s1"])) == 1
+        if what == "reload":
+            assert len(of(CustomEntry, await session.entries())) == 1
+        await session.run("still works")
+        assert await ids(stage.agent(END).session("s1")) == await ids(session)
+        stage.finish()
 
 
 @pytest.mark.parametrize("what", ["custom", "label", "checkout"])

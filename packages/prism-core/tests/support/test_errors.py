@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from prism.core import SecretRedactor
 from prism.core._errors import PrismError, ProviderError, StoreConflict
 from prism.core._support.errors import (
     MAX_DETAILS_BYTES,
@@ -35,8 +36,16 @@ def test_an_error_of_prism_keeps_its_code_and_facts():
 
 
 def test_a_strangers_exception_has_its_class_as_name_and_no_code():
-    assert error_info(KeyError("k")) == ErrorInfo(message="'k'", name="KeyError")
+    assert error_info(KeyError("k")) == ErrorInfo(message="k", name="KeyError")
     assert error_info(ValueError()) == ErrorInfo(message="ValueError", name="ValueError")
+
+
+def test_a_secret_in_the_key_of_a_key_error_is_found():
+    secret = "it's\n\x00secret"
+    redact = SecretRedactor([secret]).redact_text
+    assert error_info(KeyError(secret), redact=redact).message == "[REDACTED]"
+    assert error_info(KeyError(), redact=redact).message == "KeyError"
+    assert error_info(KeyError(("a", 1)), redact=redact).message == "('a', 1)"
 
 
 def test_an_exception_that_cannot_say_its_text_is_named_by_its_class():

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from prism.core._errors import RegistryError, UsageError
@@ -80,3 +82,44 @@ def test_an_allowed_name_that_no_tool_has_is_refused() -> None:
 def test_one_string_is_not_taken_for_a_list_of_letters() -> None:
     with pytest.raises(UsageError, match=r"'deny' is a list.*\['web'\]"):
         filter_tools(TOOLS, deny="web")
+
+
+def test_a_tool_that_is_registered_twice_is_told_in_one_place() -> None:
+    with pytest.raises(RegistryError) as caught:
+        ToolRegistry([read_file, read_file])
+    assert caught.value.message.count("read_file") == 1
+    assert "both from" in caught.value.message
+
+
+def test_a_wrong_schema_is_refused_when_its_tool_is_registered() -> None:
+    wrong = Tool(
+        name="broken",
+        execute=lambda arguments, context: None,
+        parameters={"type": "object", "properties": {"a": {"type": "text"}}},
+    )
+    with pytest.raises(UsageError, match="'broken'") as caught:
+        ToolRegistry([wrong])
+    assert caught.value.code == "invalid_schema"
+
+
+def test_a_schema_that_nothing_can_check_is_refused_when_its_tool_is_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    parameters = {"type": "object", "properties": {"rare": {"const": "a schema of its own"}}}
+    checked = Tool(name="t", execute=lambda arguments, context: None, parameters=parameters)
+    with pytest.raises(UsageError, match=r"'t'.*prism-core\[schema\]") as caught:
+        ToolRegistry([checked])
+    assert caught.value.code == "missing_extra"
+    own = Tool(
+        name="t",
+        execute=lambda arguments, context: None,
+        parameters=parameters,
+        validate=lambda arguments: arguments,
+    )
+    assert len(ToolRegistry([own, make("plain")])) == 2
+
+
+def test_what_a_list_of_names_is_called_elsewhere_stands_in_its_errors() -> None:
+    with pytest.raises(RegistryError, match="'tools' names a tool that is not there: 'nope'"):
+        filter_tools([read_file], allow=["nope"], argument="tools")

@@ -58,6 +58,7 @@ if typing.TYPE_CHECKING:
     )
     from prism.core._runtime import (
         Agent,
+        AgentDefinition,
         RunOptions,
         RunResult,
         RunStream,
@@ -65,6 +66,7 @@ if typing.TYPE_CHECKING:
         SessionState,
         Subscription,
         TreeNode,
+        agent_tool,
     )
     from prism.core._support.branch import (
         Branch,
@@ -173,6 +175,7 @@ __all__ = [
     "RPC_CODES",
     "THINKING_LEVELS",
     "Agent",
+    "AgentDefinition",
     "AgentEvent",
     "AgentFinished",
     "AgentStarted",
@@ -286,6 +289,7 @@ __all__ = [
     "Warned",
     "WorkerFinished",
     "WorkerStarted",
+    "agent_tool",
     "branch_entries",
     "convert_blocks",
     "decode_entry",
@@ -310,6 +314,7 @@ _HOMES = {
     "RPC_CODES": "_wire",
     "THINKING_LEVELS": "_wire",
     "Agent": "_runtime",
+    "AgentDefinition": "_runtime",
     "AgentEvent": "_wire",
     "AgentFinished": "_wire",
     "AgentStarted": "_wire",
@@ -423,6 +428,7 @@ _HOMES = {
     "Warned": "_wire",
     "WorkerFinished": "_wire",
     "WorkerStarted": "_wire",
+    "agent_tool": "_runtime",
     "branch_entries": "_support.branch",
     "convert_blocks": "_wire",
     "decode_entry": "_wire",

@@ -33,6 +33,11 @@ PERMANENT_CODES: Final = frozenset({
 })  # fmt: skip
 """Provider codes of failures that come again; each is decided without a look at the status."""
 
+NEVER_CODES: Final = frozenset({
+    "aborted", "quota_exhausted", "auth", "permission", "replay_invalid", "context_overflow",
+})  # fmt: skip
+"""Permanent codes of failures that are not tried again even when the vendor would have it."""
+
 TRANSIENT_STATUSES: Final = frozenset({
     408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529,
 })  # fmt: skip
@@ -95,14 +100,19 @@ def _pattern(text: str) -> re.Pattern[str]:
 def is_transient(error: ErrorInfo) -> bool:
     """Whether the failure may be gone at the next attempt.
 
-    The code decides when it is known, then the status; the words of the message only when neither
-    says anything.
+    The vendor's own word (`details["shouldRetry"]`) decides first, then the code when it is known,
+    then the status; the words of the message only when none of them says anything.
 
     Args:
         error: As a provider reports it; `code` may also be a status.
     """
     if error.name in _ABORT_NAMES:
         return False
+    wanted = (error.details or {}).get("shouldRetry")
+    if wanted is False:
+        return False
+    if wanted is True and error.status is not None and error.code not in NEVER_CODES:
+        return True
     said = ""
     if isinstance(error.code, str) and not error.code.isdecimal():
         said = error.code.replace("_", " ")

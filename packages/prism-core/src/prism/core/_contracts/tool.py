@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from prism.core._errors import UsageError
-from prism.core._wire import ContentBlock, ErrorInfo
+from prism.core._wire import ContentBlock, ErrorInfo, Usage
 
 DEFAULT_MAX_RESULT_BYTES: Final = 256 * 1024
 """Longest result of a tool, as JSON; longer text is cut and says so."""
@@ -27,7 +27,15 @@ class ToolContext:
         metadata: What the host gave the run.
     """
 
-    __slots__ = ("_report", "metadata", "run_id", "session_id", "tool_call_id")
+    __slots__ = (
+        "_redact",
+        "_report",
+        "_report_usage",
+        "metadata",
+        "run_id",
+        "session_id",
+        "tool_call_id",
+    )
 
     def __init__(
         self,
@@ -37,17 +45,36 @@ class ToolContext:
         tool_call_id: str = "",
         metadata: Mapping[str, Any] | None = None,
         report: Callable[[Any], None] | None = None,
+        redact: Callable[[Any], Any] | None = None,
+        report_usage: Callable[[Usage, str], None] | None = None,
     ) -> None:
         self.session_id: str = session_id
         self.run_id: str = run_id
         self.tool_call_id: str = tool_call_id
         self.metadata: Mapping[str, Any] = metadata or {}
-        self._report = report
+        self._report: Callable[[Any], None] | None = report
+        self._redact: Callable[[Any], Any] | None = redact
+        self._report_usage: Callable[[Usage, str], None] | None = report_usage
 
     def progress(self, value: Any) -> None:
         """Tell the readers of events how far the tool is; any JSON value, from any thread."""
         if self._report is not None:
             self._report(value)
+
+    def redact(self, value: Any) -> Any:
+        """*value* without the secrets that the run knows, for what a tool keeps or sends on.
+
+        A tool gets its arguments as the model wrote them.
+        """
+        return value if self._redact is None else self._redact(value)
+
+    def report_usage(self, usage: Usage, *, source: str = "tool") -> None:
+        """Tell the readers of events what the call used of a model, from any thread.
+
+        It becomes a `usage` event with that *source*, and is not added to the run's own usage.
+        """
+        if self._report_usage is not None:
+            self._report_usage(usage, source)
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +135,7 @@ class Tool:
         timeout_ms: int = DEFAULT_TOOL_TIMEOUT_MS,
         max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
     ) -> None:
-        if not name or len(name) > 64 or not _is_tool_name(name):  # noqa: PLR2004
+        if not name or len(name) > 64 or not _is_tool_name(name):
             raise UsageError(
                 f"A tool's name is 1 to 64 letters, digits, '_' or '-': {name[:80]!r}.",
                 code="invalid_name",

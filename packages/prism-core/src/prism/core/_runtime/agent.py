@@ -37,7 +37,7 @@ from prism.core._support.limits import positive_int
 from prism.core._support.redaction import SecretRedactor
 from prism.core._wire import ModelConfig, ProviderOptions, UsageLimits
 from prism.core.prompt import DefaultInputBuilder, DefaultPromptBuilder
-from prism.core.providers import ProviderRegistry, merge_request_options
+from prism.core.providers import ProviderRegistry, ThinkingTable, merge_request_options
 from prism.core.stores import MemorySessionStore
 from prism.core.tools import ToolRegistry
 
@@ -57,6 +57,7 @@ class Agent:
         system: The system prompt, or its parts, the most stable first.
         context: Asked once a run for facts that the model should have.
         thinking_level: One of `THINKING_LEVELS`; default: the model's own.
+        thinking: How levels are put to models; default: `DEFAULT_THINKING`.
         options: For every provider request.
         request_policies: Change each request before it is sent, in order.
         middleware: Hooks of runs.
@@ -84,6 +85,7 @@ class Agent:
         system: str | Sequence[str] | None = None,
         context: Sequence[ContextProvider] = (),
         thinking_level: str | None = None,
+        thinking: ThinkingTable | None = None,
         options: ProviderOptions | None = None,
         request_policies: Sequence[RequestPolicy] = (),
         middleware: MiddlewareRegistry | None = None,
@@ -120,6 +122,7 @@ class Agent:
         )
         self.context = tuple(context)
         self.thinking_level = check_level(thinking_level)
+        self.thinking = thinking
         self.options = options
         self.request_policies = tuple(request_policies)
         self.middleware = middleware
@@ -152,11 +155,13 @@ class Agent:
         return Session(self, session_id)
 
     async def aclose(self) -> None:
-        """Close the store and the provider."""
-        await self.store.aclose()
-        close: Any = getattr(self.provider, "aclose", None)
-        if close is not None:
-            await close()
+        """Close the store and the provider, or every provider of the registry."""
+        try:
+            await self.store.aclose()
+        finally:
+            close: Any = getattr(self.provider, "aclose", None)
+            if close is not None:
+                await close()
 
     # For runs
 

@@ -28,6 +28,8 @@ from prism.core._wire import (
     ToolExecutionProgress,
     ToolExecutionStarted,
     ToolResult,
+    Usage,
+    UsageReported,
     encode,
     has_non_finite,
     to_plain,
@@ -151,6 +153,8 @@ class Batch:
             tool_call_id=slot.call.id,
             metadata=run.options.metadata,
             report=self._reporter(slot),
+            redact=run.redactor.redact_value if run.redactor else None,
+            report_usage=self._usage_reporter(slot),
         )
         outcome: ToolOutcome | None = None
         try:
@@ -185,9 +189,7 @@ class Batch:
                     self._changed.set()
 
     def _reporter(self, slot: Slot) -> Callable[[Any], None]:
-        if self._token is None:
-            self._token = current_token()
-        token = self._token
+        tell = self._from_any_thread(slot)
 
         def report(value: Any) -> None:
             # A copy, since the tool may go on with what it reported.
@@ -195,17 +197,45 @@ class Batch:
             if has_non_finite(plain):
                 raise EncodeError("Progress holds NaN or Infinity, which JSON has not.")
             encode(plain)
+            tell(self._progress, slot, plain)
+
+        return report
+
+    def _usage_reporter(self, slot: Slot) -> Callable[[Usage, str], None]:
+        tell = self._from_any_thread(slot)
+
+        def report(usage: Usage, source: str) -> None:
+            tell(self._usage, slot, usage, source)
+
+        return report
+
+    def _from_any_thread(self, slot: Slot) -> Callable[..., None]:
+        """Calls a function in the event loop's thread, as long as somebody hears it."""
+        if self._token is None:
+            self._token = current_token()
+        token = self._token
+
+        def tell(function: Callable[..., None], *args: Any) -> None:
             if get_ident() == self._thread:
-                self._progress(slot, plain)
+                function(*args)
             elif not self._abandoned:
                 try:
-                    from_thread.run_sync(self._progress, slot, plain, token=token)
+                    from_thread.run_sync(function, *args, token=token)
                 except RuntimeError:
                     # The event loop has ended: the thread was abandoned, and nobody hears it.
                     if slot.outcome is None and not self._abandoned:
                         raise
 
-        return report
+        return tell
+
+    def _usage(self, slot: Slot, usage: Usage, source: str) -> None:
+        run = self._run
+        if slot.started and slot.outcome is None and not self._abandoned:
+            run.emit(
+                UsageReported(
+                    session_id=run.session_id, run_id=run.id, usage=usage, source=source
+                )
+            )
 
     def _progress(self, slot: Slot, value: Any) -> None:
         run = self._run
@@ -285,13 +315,6 @@ class Batch:
         if ready:
             await self._run.store([(MessageEntry, {"message": message}) for message in ready])
             self._flushed += len(ready)
-
-    async def refuse(self, reason: str, error: ErrorInfo) -> None:
-        """Answer every call without running it."""
-        for slot in self.slots:
-            slot.block(reason, error)
-            self._answer_blocked(slot)
-        await self._flush()
 
     async def finish(self, error: ErrorInfo, *, reason: str, grace_ms: int) -> None:
         """Give every unanswered call its result; the caller has shielded this.

@@ -11,6 +11,7 @@ from prism.core._contracts import CompactionOptions, RetryOptions
 from prism.core._errors import MiddlewareError, UsageError
 from prism.core._retry import DefaultRetryPolicy
 from prism.core._runtime.options import RunOptions
+from prism.core._runtime.output import check_output
 from prism.core._support.limits import non_negative_number, positive_int
 from prism.core._support.redaction import SecretRedactor
 from prism.core._wire import (
@@ -213,6 +214,7 @@ _CHECKS: Final[dict[str, Callable[[str, object], None]]] = {
     "approvals": _check_approvals,
     "options": _is(ProviderOptions, "ProviderOptions"),
     "metadata": _is(dict, "a dict"),
+    "output": check_output,
 }
 
 

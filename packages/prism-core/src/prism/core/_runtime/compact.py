@@ -17,7 +17,7 @@ from prism.core._contracts import (
 )
 from prism.core._errors import CompactionError, NothingToCompact, PrismError
 from prism.core._runtime.checks import given
-from prism.core._support.errors import error_info
+from prism.core._support.errors import error_info, error_text
 from prism.core._support.redaction import SecretRedactor
 from prism.core._wire import (
     CompactionEntry,
@@ -77,7 +77,8 @@ async def compact_branch(
         raise
     except Exception as error:  # a strategy is the host's code
         failure = CompactionError(
-            f"Strategy {work.strategy.name!r} failed: {work.redactor.redact_text(str(error))}"
+            f"Strategy {work.strategy.name!r} failed: "
+            f"{work.redactor.redact_text(error_text(error))}"
         )
         work.say_failed(error_info(failure))
         raise failure from error

@@ -151,6 +151,7 @@ class RunEnding(RunState):
         self.ending = True
         session = self.session
         message = self.message
+        output = self.output
         self.result = RunResult(
             status=status,
             session_id=self.session_id,
@@ -162,6 +163,7 @@ class RunEnding(RunState):
             entry_ids=tuple(self.entry_ids),
             leaf_id=session.leaf_id,
             error=error,
+            output=None if output is None else output.value,
         )
         if self.announced:
             self.emit(

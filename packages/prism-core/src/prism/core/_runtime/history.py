@@ -29,6 +29,7 @@ from prism.core._wire import (
     SessionEntry,
     SummaryEntry,
     ToolCallBlock,
+    ToolResultBlock,
 )
 
 APPROVAL_TYPE: Final = "prism.approval"
@@ -48,6 +49,7 @@ class History:
     """
 
     __slots__ = (
+        "_hidden_calls",
         "approvals",
         "call_ids",
         "counted",
@@ -77,6 +79,7 @@ class History:
         self.call_ids: set[str] = set()
         self.approvals: dict[str, dict[str, Any]] = {}
         self.problems: list[Problem] = []
+        self._hidden_calls: set[str] = set()
 
     @classmethod
     def load(cls, entries: Iterable[SessionEntry], leaf_id: str | None) -> History:
@@ -108,12 +111,14 @@ class History:
         self.approvals = {}
         for entry in path:
             self._note(entry)
+        shown = {call.id for message in context.messages for call in message.tool_calls}
+        self._hidden_calls = self.call_ids - shown
 
     def append(self, entry: SessionEntry) -> None:
         """Take an entry that was just stored under the leaf."""
         if is_leaf_marker(entry):
             return
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry, CompactionEntry) or self._brings_back(entry):
             self._rebuild([*self.path, entry])
             return
         self.path.append(entry)
@@ -133,6 +138,15 @@ class History:
         elif not isinstance(entry, CustomEntry | MetadataEntry):
             self.counted += entry_kind(entry) not in UNCOUNTED_KINDS
         self._note(entry)
+
+    def _brings_back(self, entry: SessionEntry) -> bool:
+        """Whether a late result makes a call visible that a compaction had put away."""
+        if not self._hidden_calls or not isinstance(entry, MessageEntry):
+            return False
+        return any(
+            isinstance(block, ToolResultBlock) and block.tool_call_id in self._hidden_calls
+            for block in entry.message.content
+        )
 
     def _note(self, entry: SessionEntry) -> None:
         """What is kept beside the context."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from prism.core._contracts import InputRequest
@@ -27,8 +26,9 @@ class Inbox:
     __slots__ = ("follow_up", "steer")
 
     def __init__(self) -> None:
-        self.steer: deque[Any] = deque()
-        self.follow_up: deque[Any] = deque()
+        # Lists, because there is an inbox in every session, and an empty deque is not small.
+        self.steer: list[Any] = []
+        self.follow_up: list[Any] = []
 
     def __len__(self) -> int:
         return len(self.steer) + len(self.follow_up)
@@ -54,7 +54,7 @@ class Inbox:
 
     def take_follow_up(self) -> list[Any]:
         """The oldest follow-up, if there is one."""
-        return [self.follow_up.popleft()] if self.follow_up else []
+        return [self.follow_up.pop(0)] if self.follow_up else []
 
     def clear(self) -> tuple[list[Any], list[Any]]:
         """Take everything out."""

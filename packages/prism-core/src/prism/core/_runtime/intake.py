@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +157,7 @@ async def accept_input(run: RunState, messages: list[Message]) -> list[str]:
     return [entry.id for entry in stored if isinstance(entry, MessageEntry)]
 
 
-async def deliver(run: RunState, items: list[Any], queue: deque[Any]) -> list[str]:
+async def deliver(run: RunState, items: list[Any], queue: list[Any]) -> list[str]:
     """Store queued input; what does not get into the store goes back to the front of *queue*.
 
     Only an item that is itself refused, by an input builder or a guard, does not go back: it
@@ -183,7 +182,7 @@ async def deliver(run: RunState, items: list[Any], queue: deque[Any]) -> list[st
         )
         back.clear()
     finally:
-        queue.extendleft(reversed(back))
+        queue[:0] = back
         run.session.say_queue(run)
     return [entry.id for entry in stored]
 

@@ -75,6 +75,8 @@ class SessionLog:
             async with self._locked():
                 if not self._loaded:
                     await self._load()
+            if not self._is_busy():
+                self._lock = None  # most sessions never need it again
 
     async def reload(self, *, only_if: Callable[[], None] = _always) -> None:
         """Read the session again, unless *only_if* raises when its turn comes."""

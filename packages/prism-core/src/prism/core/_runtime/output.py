@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from prism.core._contracts import Tool, ToolContext
+from prism.core._contracts import Provider, Tool, ToolContext, ToolOutput
 from prism.core._errors import DecodeError, ProviderError, UsageError
-from prism.core._wire import parse_json
+from prism.core._wire import ErrorInfo, ModelConfig, parse_json
 
 FINAL_TOOL: Final = "final_answer"
 """The tool through which a model answers whose provider has no schema mode."""
@@ -16,89 +17,111 @@ FINAL_TOOL: Final = "final_answer"
 MAX_OUTPUT_TRIES: Final = 3
 """Answers that may fail their validation before the run does."""
 
-_WRAPPED: Final = "value"
+OutputMode: TypeAlias = Literal["schema", "tool"]
 
 
 class Output:
     """What a run's answer has to be, and whether it came.
 
-    With a provider that can be held to a schema (`supports_output_schema`), the answer's text is
-    the value's JSON. With any other the model gets the tool `final_answer`.
+    With a provider that can hold the model to a schema, the answer's text is the value's JSON.
+    With any other the model gets the tool `final_answer`.
 
     Args:
         kind: Any type that msgspec can decode.
-        mode: `schema` or `tool`.
+        redact: Applied to what the model gave, before it becomes the value.
 
     Attributes:
+        schema: JSON Schema of an object.
+        mode: `schema` or `tool`.
         done: Whether a valid value came.
         value: It.
         tries: Answers so far that were not valid.
         error: What was wrong with the last one.
+
+    Raises:
+        UsageError: *kind* has no JSON Schema.
     """
 
-    __slots__ = ("_kind", "_wrap", "done", "error", "mode", "schema", "tries", "value")
+    __slots__ = ("_kind", "_redact", "_wrap", "done", "error", "mode", "schema", "tries", "value")
 
-    def __init__(self, kind: Any, *, mode: Literal["schema", "tool"]) -> None:
+    def __init__(self, kind: Any, *, redact: Callable[[Any], Any] | None = None) -> None:
         try:
             schema = type_schema(kind)
-        except TypeError as error:
-            raise UsageError(f"output={kind!r} cannot become a JSON Schema: {error}.") from None
-        self._kind = kind
-        # Vendors and tools take objects alone.
-        self._wrap = schema.get("type") != "object"
-        if self._wrap:
-            defs = schema.pop("$defs", None)
-            schema = {
-                "type": "object",
-                "properties": {_WRAPPED: schema},
-                "required": [_WRAPPED],
-                "additionalProperties": False,
-            }
-            if defs is not None:
-                schema["$defs"] = defs
-        self.schema = schema
-        self.mode = mode
-        self.done = False
+            # Vendors and tools take objects alone.
+            self._wrap: bool = schema.get("type") != "object"
+            if self._wrap:
+                kind = msgspec.defstruct("Answer", [("value", kind)])
+                schema = type_schema(kind)
+        except (TypeError, NameError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UsageError(f"output={kind!r} cannot become a JSON Schema: {reason}") from None
+        self._kind: Any = kind
+        self._redact: Callable[[Any], Any] | None = redact
+        self.schema: dict[str, Any] = _closed(schema)
+        self.mode: OutputMode = "tool"
+        self.done: bool = False
         self.value: Any = None
-        self.tries = 0
+        self.tries: int = 0
         self.error: str | None = None
 
-    def take(self, tree: Any) -> str | None:
-        """Validate a value from the model; what is wrong with it, or `None`."""
+    def choose_mode(self, provider: Provider, model: ModelConfig) -> None:
+        """`schema` when the provider holds *model* to any schema, else `tool`."""
+        supports: Any = getattr(provider, "supports_output_schema", False)
+        if callable(supports):
+            supports = supports(model)
+        # Some vendors refuse objects whose properties are not known.
+        self.mode = "schema" if supports is True and not _has_open_object(self.schema) else "tool"
+
+    def renew(self) -> None:
+        """Something new was asked, so another answer has to come."""
+        self.done = False
+        self.value = None
+        self.tries = 0
+
+    def missed(self, error: str) -> None:
+        """Count an answer that was not valid."""
+        self.tries += 1
+        self.error = error
+
+    def take_text(self, text: str) -> bool:
+        """Take an answer's text when it is valid."""
         try:
-            self.value = self._convert(tree)
-        except (msgspec.ValidationError, KeyError) as error:
-            self.tries += 1
-            self.error = str(error)
-            return self.error
+            self._take(parse_json(_unfenced(text)))
+        except (DecodeError, msgspec.ValidationError) as error:
+            wrong = str(error)
+            if self.mode == "tool":
+                wrong = f"it was not given with {FINAL_TOOL}"
+            elif not text.strip():
+                wrong = "it is empty"
+            self.missed(wrong)
+            return False
+        return True
+
+    def _take(self, tree: Any) -> None:
+        self.value = self._convert(tree)
         self.done = True
-        return None
 
     def _convert(self, tree: Any) -> Any:
-        if not self._wrap:
-            return msgspec.convert(tree, type=self._kind)
-        return msgspec.convert(tree, type=dict[str, self._kind])[_WRAPPED]
-
-    def take_text(self, text: str) -> str | None:
-        """Validate an answer's text; what is wrong with it, or `None`."""
-        try:
-            tree = parse_json(_unfenced(text))
-        except DecodeError as error:
-            self.tries += 1
-            self.error = error.message
-            return error.message
-        return self.take(tree)
+        if self._redact is not None:
+            tree = self._redact(tree)
+        value = msgspec.convert(tree, type=self._kind, str_keys=True)
+        return value.value if self._wrap else value
 
     def tool(self) -> Tool:
         """The tool that takes the value."""
 
         def validate(arguments: dict[str, Any]) -> dict[str, Any]:
-            problem = self.take(arguments)
-            if problem is not None:
-                raise UsageError(f"The answer is not valid: {problem}.", code="invalid_arguments")
+            try:
+                self._convert(arguments)
+            except msgspec.ValidationError as error:
+                raise UsageError(f"{error}.", code="invalid_arguments") from None
             return arguments
 
-        async def accept(arguments: dict[str, Any], context: ToolContext) -> str:
+        async def accept(arguments: dict[str, Any], _context: ToolContext) -> str | ToolOutput:
+            if self.done:
+                message = "The answer was given already."
+                return ToolOutput(error=ErrorInfo(code="already_answered", message=message))
+            self._take(arguments)
             return "The answer was taken."
 
         return Tool(
@@ -109,8 +132,16 @@ class Output:
             execute=accept,
         )
 
-    def failure(self) -> ProviderError:
-        """The run's error when the model did not get it right."""
+    def failure(self, reason: str | None = None) -> ProviderError:
+        """The run's error when the model did not get it right.
+
+        Args:
+            reason: Why it was not even asked again.
+        """
+        if reason is not None:
+            return ProviderError(
+                f"The model gave no valid answer: {reason}.", code="invalid_output"
+            )
         return ProviderError(
             f"The model gave no valid answer in {self.tries} tries; the last one: {self.error}.",
             code="invalid_output",
@@ -123,12 +154,23 @@ class Output:
         return f"Your answer is not valid: {self.error}. {how}, according to the schema."
 
 
+def check_output(_name: str, kind: object) -> None:
+    """Refuse a type that no answer can have.
+
+    Raises:
+        UsageError: it has no JSON Schema.
+    """
+    Output(kind)
+
+
 def type_schema(kind: Any) -> dict[str, Any]:
     """The JSON Schema of a type, with its own part at the top.
 
     Raises:
         TypeError: Something in it has none.
     """
+    # The decoder refuses types that cannot be told apart, the schema those that have none.
+    msgspec.json.Decoder(kind)
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     reference: object = schema.get("$ref")
     if isinstance(reference, str):
@@ -139,11 +181,35 @@ def type_schema(kind: Any) -> dict[str, Any]:
     return {**schema, "$defs": components} if components else dict(schema)
 
 
+def _closed(part: Any) -> Any:
+    """The schema, with no more properties than it names: what else comes would be dropped."""
+    if isinstance(part, list):
+        return [_closed(item) for item in cast("list[object]", part)]
+    if not isinstance(part, dict):
+        return part
+    fields = cast("dict[str, object]", part)
+    closed = {key: _closed(value) for key, value in fields.items()}
+    if fields.get("type") == "object" and isinstance(fields.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _has_open_object(part: object) -> bool:
+    if isinstance(part, list):
+        return any(_has_open_object(item) for item in cast("list[object]", part))
+    if not isinstance(part, dict):
+        return False
+    fields = cast("dict[str, object]", part)
+    if fields.get("type") == "object" and fields.get("additionalProperties") is not False:
+        return True
+    return any(_has_open_object(value) for value in fields.values())
+
+
 def _unfenced(text: str) -> str:
     """Without the code fence that chat models like to put around JSON."""
     stripped = text.strip()
     if stripped.startswith("```") and stripped.endswith("```"):
         inner = stripped[3:-3]
         first, _, rest = inner.partition("\n")
-        return rest if first.strip().isalpha() else inner
+        return rest if not first.strip() or first.strip().isalpha() else inner
     return stripped

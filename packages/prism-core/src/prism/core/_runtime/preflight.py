@@ -132,7 +132,8 @@ class Preflight:
     async def _ask_policy(self, slot: Slot) -> None:
         run = self._run
         policy = run.agent.permissions
-        if policy is None:
+        # To answer is no action that needs a permission.
+        if policy is None or slot.tool is run.final_tool:
             return
         request = PermissionRequest(
             action="tool",

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def request_options(run: RunState) -> ProviderOptions:
     """The options of the run's next request: the agent's, the run's, the thinking level's."""
-    return _thinking(run, run.model, run.agent.options_for(run.session_id, run.options))
+    options = run.agent.options_for(run.session_id, run.options)
+    if run.final_tool is not None and options.tool_choice is None:
+        # Text alone could not end the run.
+        options = structs.replace(options, tool_choice="required")
+    return _thinking(run, run.model, options)
 
 
 def apply_policies(run: RunState, request: ProviderRequest) -> ProviderRequest:
@@ -64,9 +68,10 @@ def _thinking(run: RunState, model: ModelConfig, options: ProviderOptions) -> Pr
     if level is None or api is None:
         return options
     # Only a run that asks for a level needs the table of models.
-    from prism.core.providers import apply_thinking_level
+    from prism.core.providers import DEFAULT_THINKING, apply_thinking_level
 
-    options, notice = apply_thinking_level(options, model, level, api=api)
+    table = run.agent.thinking or DEFAULT_THINKING
+    options, notice = apply_thinking_level(options, model, level, api=api, thinking=table)
     if notice is not None and not run.told_clamp:
         run.told_clamp = True
         run.warn(notice.code, notice.message)

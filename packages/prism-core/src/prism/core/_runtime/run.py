@@ -6,8 +6,9 @@ from anyio import current_effective_deadline, get_cancelled_exc_class
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from prism.core._errors import NothingToContinue
-from prism.core._runtime.attempt import Attempt
+from prism.core._contracts import ToolSpec
+from prism.core._errors import NothingToContinue, UsageError
+from prism.core._runtime.attempt import CUT_STOPS, Attempt
 from prism.core._runtime.batch import Batch
 from prism.core._runtime.compact import try_compact
 from prism.core._runtime.ending import RunEnding
@@ -18,8 +19,16 @@ from prism.core._runtime.intake import (
     gather_context,
     open_slots,
 )
+from prism.core._runtime.output import FINAL_TOOL, MAX_OUTPUT_TRIES, Output
 from prism.core._runtime.turn import ask
-from prism.core._wire import ErrorInfo, MessageEntry, ToolCallBlock, TurnStarted
+from prism.core._wire import (
+    ErrorInfo,
+    Message,
+    MessageEntry,
+    TextBlock,
+    ToolCallBlock,
+    TurnStarted,
+)
 from prism.core.tools import filter_tools
 
 RESUMABLE_STOPS = frozenset({"pause", "aborted", "error", "length"})
@@ -67,7 +76,9 @@ class Run(RunEnding):
         await session.start_hooks(self)
         messages = [] if self.resume else await build_input(self, self.value, first=True)
         self.announce()
-        self.input_ids = await accept_input(self, messages)
+        inbox = session.inbox
+        steered = await deliver(self, inbox.take_steer(), inbox.steer) if self.follows else []
+        self.input_ids = steered + await accept_input(self, messages)
         for problem in session.log.take_problems():
             self.warn(problem.code, problem.message)
         self.context = await gather_context(self)
@@ -89,7 +100,7 @@ class Run(RunEnding):
         self.tools = agent.tools
         self.tool_specs = agent.tool_specs
         if options.tools is not None:
-            allowed = filter_tools(agent.tools.values(), allow=options.tools)
+            allowed = filter_tools(agent.tools.values(), allow=options.tools, argument="tools")
             self.tools = {tool.name: tool for tool in allowed}
             self.tool_specs = tuple(spec for spec in agent.tool_specs if spec.name in self.tools)
         extra = options.system
@@ -98,6 +109,27 @@ class Run(RunEnding):
         else:
             parts = (extra,) if isinstance(extra, str) else tuple(extra)
             self.system = agent.system_parts + parts
+        if options.output is not None:
+            self._expect(options.output)
+
+    def _expect(self, kind: object) -> None:
+        """Have the run end in a value of a type."""
+        output = Output(kind, redact=self.redactor.redact_value if self.redactor else None)
+        output.choose_mode(self.provider, self.model)
+        self.output = output
+        if output.mode == "schema":
+            return
+        if FINAL_TOOL in self.agent.tools:
+            raise UsageError(
+                f"The agent has a tool named {FINAL_TOOL!r}, which is how the model of this run "
+                "would answer; give it another name.",
+                code="duplicate_name",
+            )
+        self.final_tool = tool = output.tool()
+        self.tools = {**self.tools, tool.name: tool}
+        self.tool_specs += (
+            ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters),
+        )
 
     def _can_continue(self) -> bool:
         history = self.session.log.history
@@ -140,18 +172,70 @@ class Run(RunEnding):
                 rounds += 1
                 if calls:
                     self.batch = self.new_batch(attempt, calls)
-                    await self.batch.execute()
+                    await self._execute(self.batch)
                 self.end_turn()
-                if not paused and self._is_over_limit():
-                    return
-                continue
-            self.end_turn()
+                if not self._has_output():
+                    if not paused and self._is_over_limit():
+                        return
+                    continue
+            else:
+                self.end_turn()
+                if not self._took_text(attempt):
+                    if self._is_over_limit():
+                        return
+                    await self._ask_again()
+                    continue
             if not inbox.steer and not inbox.follow_up:
                 return
             if self._is_over_limit():
                 return
+            if self.output is not None:
+                self.output.renew()
             if not inbox.steer:
                 self.input_ids += await deliver(self, inbox.take_follow_up(), inbox.follow_up)
+
+    async def _execute(self, batch: Batch) -> None:
+        """Run the calls; a final answer among them that was refused is counted."""
+        await batch.execute()
+        output = self.output
+        if output is None or output.done:
+            return
+        for slot in batch.slots:
+            if slot.tool is self.final_tool and slot.error is not None and slot.reason != "skipped":
+                output.missed(slot.error.message)
+                return
+
+    def _has_output(self) -> bool:
+        """Whether the calls that were just run gave the value that the run is to end in."""
+        output = self.output
+        if output is None:
+            return False
+        if not output.done and output.tries >= MAX_OUTPUT_TRIES:
+            raise output.failure()
+        return output.done
+
+    def _took_text(self, attempt: Attempt) -> bool:
+        """Whether an answer without calls is what the run is to end in."""
+        output = self.output
+        if output is None:
+            return True
+        if attempt.stop_reason == "refusal":
+            raise output.failure("it refused to answer")
+        text = self.message.text if attempt.stored and self.message is not None else ""
+        if output.take_text(text):
+            return True
+        if attempt.stop_reason in CUT_STOPS:
+            output.error = "it was cut at its length limit"
+        if output.tries >= MAX_OUTPUT_TRIES:
+            raise output.failure()
+        return False
+
+    async def _ask_again(self) -> None:
+        """Tell the model what was wrong with its answer."""
+        assert self.output is not None  # noqa: S101
+        message = Message(role="user", content=[TextBlock(text=self.output.request())])
+        drafts = [(MessageEntry, {"message": self.redactor.redact_message(message)})]
+        self.input_ids += [entry.id for entry in await self.store(drafts)]
 
     def _start_turn(self) -> None:
         self.turn_number += 1
@@ -164,28 +248,36 @@ class Run(RunEnding):
     async def _end_at_rounds(
         self, attempt: Attempt, calls: list[ToolCallBlock], max_rounds: int
     ) -> None:
-        self.status = "max_tool_rounds"
         error = ErrorInfo(
             code="max_tool_rounds",
             message=f"Not run: the limit of {max_rounds} tool rounds is reached.",
         )
-        await self._refuse(attempt, calls, "max_tool_rounds", error)
+        if not await self._refuse(attempt, calls, "max_tool_rounds", error):
+            self.status = "max_tool_rounds"
 
     async def _end_at_limit(self, attempt: Attempt, calls: list[ToolCallBlock], over: str) -> None:
-        self.status = "limit_reached"
-        self.warn("limit_reached", over)
         error = ErrorInfo(code="limit_reached", message=f"Not run: {over}")
-        await self._refuse(attempt, calls, "skipped", error)
+        if not await self._refuse(attempt, calls, "skipped", error):
+            self.status = "limit_reached"
+            self.warn("limit_reached", over)
 
     async def _refuse(
         self, attempt: Attempt, calls: list[ToolCallBlock], reason: str, error: ErrorInfo
-    ) -> None:
-        """The run's last turn: its calls are answered without being run."""
+    ) -> bool:
+        """The run's last turn: its calls are answered without being run, all but a final answer.
+
+        Returns:
+            Whether that gave the value that the run is to end in.
+        """
         self.accepting = False
         if calls:
-            self.batch = self.new_batch(attempt, calls)
-            await self.batch.refuse(reason, error)
+            batch = self.batch = self.new_batch(attempt, calls)
+            for slot in batch.slots:
+                if self.final_tool is None or slot.call.name != self.final_tool.name:
+                    slot.block(reason, error)
+            await self._execute(batch)
         self.end_turn()
+        return self.output is not None and self.output.done
 
     def _is_over_limit(self) -> bool:
         """Whether a run that would go on has used what it may."""

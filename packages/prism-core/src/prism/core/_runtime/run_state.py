@@ -15,6 +15,7 @@ from prism.core._runtime.attempt import Attempt
 from prism.core._runtime.broadcast import Subscription
 from prism.core._runtime.limits import reached_limit
 from prism.core._runtime.options import RunOptions, RunResult
+from prism.core._runtime.output import Output
 from prism.core._wire import (
     AgentEvent,
     AgentStarted,
@@ -44,6 +45,9 @@ class RunState:
         id: The run's id.
         model: The model of this run.
         tools: What the model may call, by name.
+        follows: Its input is a follow-up, which steering input that waits outranks.
+        output: What the answer has to be, when the host said so.
+        final_tool: Through which it comes, when the provider has no other way.
         message: The last assistant message.
         input_ids: Message entries of the run's own input, which compaction keeps raw.
         accepting: Whether input can still reach the model in this run.
@@ -66,6 +70,7 @@ class RunState:
         self.options = options
         self.value = value
         self.resume = resume
+        self.follows = False
         self.broadcast = session.broadcast
         self.redactor = agent.redactor
         if options.redactor is not None:
@@ -76,6 +81,8 @@ class RunState:
         self.model: ModelConfig = agent.model
         self.tools: Mapping[str, Tool] = {}
         self.tool_specs: tuple[ToolSpec, ...] = ()
+        self.output: Output | None = None
+        self.final_tool: Tool | None = None
         self.system: tuple[str, ...] = ()
         self.context: list[ContentBlock] = []
         self.approvals = Approvals(self)

@@ -87,7 +87,9 @@ class Session(SessionTree):
                 self.say_queue(run)
                 return None
             await self.wait_settled()
-        return await self.run(input, **options)
+        run = self._open_run(input, options)
+        run.follows = True
+        return await self._execute(run)
 
     def steer(self, input: Any) -> None:  # noqa: A002
         """Say something to the model as soon as possible: before the next call starts.

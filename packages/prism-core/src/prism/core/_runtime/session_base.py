@@ -65,6 +65,11 @@ class SessionBase:
         """The agent's, or the active run's, which knows more."""
         return self.agent.redactor if self._run is None else self._run.redactor
 
+    @property
+    def usage(self) -> Usage | None:
+        """What the session's turns have used since it was opened, with their cost."""
+        return self._usage
+
     # What it may do now
 
     def check_open(self) -> None:

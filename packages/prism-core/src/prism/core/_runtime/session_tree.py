@@ -10,7 +10,7 @@ from prism.core._runtime.apart import run_apart
 from prism.core._runtime.checks import is_record
 from prism.core._runtime.session_base import SessionBase
 from prism.core._runtime.tree import TreeNode, copy_all, copy_path
-from prism.core._support.branch import Branch, list_branches
+from prism.core._support.branch import Branch, labelled_leaf, list_branches
 from prism.core._wire import (
     CustomEntry,
     LabelEntry,
@@ -63,7 +63,11 @@ class SessionTree(SessionBase):
         await run_apart(lambda: self.log.checkout(leaf_id, only_if=self.check_idle))
 
     async def label(self, label: str | None, *, target_id: str | None = None) -> LabelEntry:
-        """Name an entry (default: the leaf); `None` takes the name away. Also during a run.
+        """Name an entry; `None` takes the name away. Also during a run.
+
+        Args:
+            label: A text; empty: none.
+            target_id: Default: the leaf, or the entry that it labels when it is a label.
 
         Raises:
             UsageError: `entry_not_found` or `session_closed`.
@@ -73,7 +77,7 @@ class SessionTree(SessionBase):
         if label is not None and not isinstance(label, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"A label must be a string or None, not {type(label).__name__}.")
         await self.log.ensure_loaded()
-        target = self.leaf_id if target_id is None else target_id
+        target = labelled_leaf(self.log.history.path) if target_id is None else target_id
         if target is None or not await self.log.has(target):
             raise UsageError(
                 f"Session {self.id!r} has no entry {target!r} to label.", code="entry_not_found"

@@ -210,12 +210,15 @@ async def build_request(run: RunState, *, strip_reasoning: bool) -> ProviderRequ
         messages = given_list(Message, payload.messages, "prompt_build")
     if strip_reasoning:
         messages = without_reasoning(messages)
+    output = run.output
+    schema = output.schema if output is not None and output.mode == "schema" else None
     request = ProviderRequest(
         model=run.model,
         system=system,
         messages=messages,
         tools=run.tool_specs,
         options=request_options(run),
+        output_schema=schema,
         metadata=run.options.metadata,
     )
     changed = apply_policies(run, request)

@@ -36,7 +36,8 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         entry_count: Entries on the path.
-        label: Latest label of the leaf.
+        label: Latest label of the leaf, or, when labels alone follow it, of the entry that they
+            follow.
     """
 
     leaf_id: str
@@ -167,11 +168,35 @@ def list_branches(entries: Iterable[SessionEntry]) -> list[Branch]:
         Branch(
             leaf_id=entry.id,
             entry_count=_count_path(by_id, entry.id, counts),
-            label=labels.get(entry.id),
+            label=_label_of(by_id, entry, labels),
         )
         for entry in known
         if entry.id not in parents and not is_leaf_marker(entry)
     ]
+
+
+def _label_of(
+    by_id: Mapping[str, SessionEntry], leaf: SessionEntry, labels: Mapping[str, str]
+) -> str | None:
+    """The leaf's label; to label it had made the label the leaf."""
+    at: SessionEntry | None = leaf
+    seen: set[str] = set()
+    while at is not None and at.id not in seen:
+        if at.id in labels:
+            return labels[at.id]
+        if not isinstance(at, LabelEntry):
+            return None
+        seen.add(at.id)
+        at = None if at.parent_id is None else by_id.get(at.parent_id)
+    return None
+
+
+def labelled_leaf(path: Sequence[SessionEntry]) -> str | None:
+    """What a label on the leaf of *path* names: the last entry that is no label itself."""
+    for entry in reversed(path):
+        if not isinstance(entry, LabelEntry):
+            return entry.id
+    return path[-1].id if path else None
 
 
 def _count_path(by_id: Mapping[str, SessionEntry], leaf_id: str, counts: dict[str, int]) -> int:

@@ -32,11 +32,7 @@ def error_info(error: BaseException, *, redact: Callable[[str], str] | None = No
             room, is left out.
     """
     error = _alone(error)
-    message = ""
-    # The text of a stranger's exception is made by a stranger's code.
-    with suppress(Exception):
-        message = str(error)
-    message = message or type(error).__name__
+    message = error_text(error)
     if redact is not None:
         message = redact(message)
     message = truncate_utf8(message, MAX_ERROR_BYTES)
@@ -51,6 +47,18 @@ def error_info(error: BaseException, *, redact: Callable[[str], str] | None = No
         retry_after_ms=wait if wait is None or isfinite(wait) else None,
         details=_safe_details(error.details, redact) if error.details else None,
     )
+
+
+def error_text(error: BaseException) -> str:
+    """What an exception says, or its class when it says nothing."""
+    text = ""
+    # The text of a stranger's exception is made by a stranger's code.
+    with suppress(Exception):
+        text = str(error)
+        if type(error).__str__ is KeyError.__str__ and len(error.args) == 1:
+            # Its own text is a `repr`, in which a secret may be written in another way.
+            text = str(error.args[0])
+    return text or type(error).__name__
 
 
 def _alone(error: BaseException) -> BaseException:

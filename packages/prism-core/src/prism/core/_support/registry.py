@@ -77,10 +77,13 @@ class Registry(Generic[T]):
 
     def taken(self, name: str, present: str, source: str) -> RegistryError:
         """The error for a name that *present* has and *source* wants."""
+        where = (
+            f"both from {present}; one of them needs another name."
+            if present == source
+            else f"one from {present} and one from {source}, which needs another name."
+        )
         return RegistryError(
-            f"Two {self._plural} are named {name!r}: one from {present} and one from {source}. "
-            f"That of {source!r} needs another name: this one is already registered by "
-            f"{present!r}.",
+            f"Two {self._plural} are named {name!r}: {where}",
             code="duplicate_name",
             details={"name": name, "sources": [present, source]},
         )

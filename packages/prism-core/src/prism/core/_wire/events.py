@@ -185,7 +185,10 @@ class ModelChanged(EventBase, frozen=True, kw_only=True, tag="model_changed"):
 
 
 class UsageReported(EventBase, frozen=True, kw_only=True, tag="usage"):
-    """Usage of a `turn`, of a `compaction` or of `memory`."""
+    """Usage of a `turn`, of a `compaction`, of `memory`, of an `agent` that was asked, of a `tool`.
+
+    That of the last two is not in the run's own usage.
+    """
 
     usage: Usage
     source: str

@@ -61,7 +61,8 @@ CONTRIBUTION_REGISTRIES: Final[Mapping[str, str]] = MappingProxyType({
 """
 
 AgentFactory: TypeAlias = Callable[..., Agent]
-"""Makes an agent of what the host gives it; which keywords it takes is its own affair."""
+"""Makes an agent of what the host gives it, as an `AgentDefinition` does when it is called; which
+keywords another one takes is its own affair."""
 
 StoreFactory: TypeAlias = Callable[..., SessionStore | Awaitable[SessionStore]]
 """Opens a session store, at a place that the host names."""
@@ -103,7 +104,7 @@ class ContributionRegistries:
     """One registry for each kind of contribution: what extensions offer and a host chooses from.
 
     Attributes:
-        agents: Agents that can be made by name.
+        agents: Agents that can be made by name: an `AgentDefinition`, or a function.
         auth_methods: Ways to sign in with a vendor.
         commands: What people and clients run by name.
         compaction_strategies: For `CompactionOptions.strategy`.

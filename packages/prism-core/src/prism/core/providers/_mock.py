@@ -57,6 +57,8 @@ class MockProvider:
             and an exception (it is raised). Nothing is added: a list without `done()` or
             `error()` is a stream that ends too early.
         id: Id under which models name the provider.
+        supports_output_schema: Whether it is to be asked for JSON by a request's schema; default:
+            no.
 
     Attributes:
         requests: Every request, in order.
@@ -65,8 +67,15 @@ class MockProvider:
         UsageError: A script that mixes events and lists.
     """
 
-    def __init__(self, script: Script | None = None, *, id: str = "mock") -> None:  # noqa: A002
-        self.id = id
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        id: str = "mock",  # noqa: A002
+        supports_output_schema: bool = False,
+    ) -> None:
+        self.id: str = id
+        self.supports_output_schema: bool = supports_output_schema
         self.requests: list[ProviderRequest] = []
         self._answer = _answers(_HELLO if script is None else script)
 

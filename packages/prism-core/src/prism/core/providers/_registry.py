@@ -50,6 +50,19 @@ class ProviderRegistry:
         """All providers, in the order of registration."""
         return [*self._registry]
 
+    async def aclose(self) -> None:
+        """Close every provider that can be closed; what the first one raises comes last."""
+        raised: Exception | None = None
+        for provider in self._registry:
+            close = getattr(provider, "aclose", None)
+            if close is not None:
+                try:
+                    await close()
+                except Exception as error:  # noqa: BLE001 - raised when the others are closed
+                    raised = raised or error
+        if raised is not None:
+            raise raised
+
     def unregister(self, id: str) -> Provider:  # noqa: A002
         """Take the provider out and return it; it is not closed.
 

@@ -265,10 +265,12 @@ class EventLaws:
 
     def _check_call(self, event: AgentEvent, index: int, call: ToolCallBlock) -> None:
         given = self._calls_given.get(index)
+        text = "".join(self._call_deltas.get(index, []))
         if given is not None:
             self._require(given == call, event, f"call {call.id!r} is not what was streamed")
+            if text and call.raw_arguments is not None:
+                self._require(text == call.raw_arguments, event, "raw arguments differ")
             return
-        text = "".join(self._call_deltas.get(index, []))
         if call.raw_arguments is not None:
             self._require(text == call.raw_arguments, event, "raw arguments differ")
         else:

@@ -154,6 +154,8 @@ def _context_of(call: ToolCallBlock, context: ToolContext | None) -> ToolContext
         tool_call_id=call.id,
         metadata=context.metadata,
         report=context.progress,
+        redact=context.redact,
+        report_usage=lambda usage, source: context.report_usage(usage, source=source),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from prism.core._contracts import Tool, ToolContext
 from prism.core._errors import DecodeError, EncodeError, ToolError
-from prism.core._support.errors import error_info
+from prism.core._support.errors import error_info, error_text
 from prism.core._support.results import error_result
 from prism.core._wire import ErrorInfo, ToolCallBlock, ToolResult
 from prism.core.tools._convert import make_result, plain_details
@@ -138,7 +138,7 @@ def _describe(error: Exception, max_bytes: int, redact: Callable[[Any], Any] | N
     """An exception for the model; a group, as a tool's own task group raises it, by its parts."""
     parts = list(islice(leaves(error), _SHOWN_ERRORS + 1))
     if len(parts) > 1:
-        shown = [f"{type(leaf).__name__}: {_text(leaf)}" for leaf in parts[:_SHOWN_ERRORS]]
+        shown = [f"{type(leaf).__name__}: {error_text(leaf)}" for leaf in parts[:_SHOWN_ERRORS]]
         more = ["…"] if len(parts) > _SHOWN_ERRORS else []
         count = "many" if more else str(len(parts))
         message = f"{count} errors: {'; '.join(shown + more)}"
@@ -146,16 +146,8 @@ def _describe(error: Exception, max_bytes: int, redact: Callable[[Any], Any] | N
         return ErrorInfo(message=info.message, name=type(error).__name__, code="tool_error")
     (leaf,) = parts
     if not isinstance(leaf, ToolError):
-        info = error_info(ToolError(_text(leaf)), redact=redact)
+        info = error_info(ToolError(error_text(leaf)), redact=redact)
         return ErrorInfo(message=info.message, name=type(leaf).__name__, code="tool_error")
     info = error_info(leaf, redact=redact)
     details = plain_details(leaf.details, max_bytes=max_bytes, redact=redact)
     return msgspec.structs.replace(info, details=details)
-
-
-def _text(error: BaseException) -> str:
-    """What *error* says; some exceptions cannot be made text."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception:  # noqa: BLE001 - the same boundary: the exception's class is the tool's
-        return type(error).__name__

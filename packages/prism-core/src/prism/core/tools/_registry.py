@@ -9,6 +9,7 @@ from typing import Final
 from prism.core._contracts import Tool
 from prism.core._errors import RegistryError, UsageError
 from prism.core._support.registry import Registry, list_names
+from prism.core._support.schema import check_schema
 from prism.core.tools._decorator import FunctionTool
 
 _NO_TOOLS: Final = "There are no tools."
@@ -37,7 +38,12 @@ class ToolRegistry:
 
         Raises:
             RegistryError: `duplicate_name`, naming both sources.
+            UsageError: The arguments of a tool without a `validate` of its own could not be
+                checked: `invalid_schema`, or `missing_extra` when `prism-core[schema]` is not
+                installed.
         """
+        if tool.validate is None:
+            _check_parameters(tool)
         self._registry.register(tool.name, tool, source=source or _defined_in(tool))
 
     def unregister(self, name: str) -> Tool:
@@ -87,6 +93,7 @@ def filter_tools(
     *,
     allow: Iterable[str] | None = None,
     deny: Iterable[str] | None = None,
+    argument: str = "allow",
 ) -> list[Tool]:
     """The tools that may be used, in the order given.
 
@@ -95,20 +102,21 @@ def filter_tools(
         allow: Names, or globs such as `fs_*`; only these pass. `None`: all pass.
         deny: Names or globs that do not pass, even when allowed. One that fits no tool is no
             error: a list of forbidden names may serve several sets of tools.
+        argument: What errors call *allow*, for functions that take it under another name.
 
     Raises:
         RegistryError: `unknown_name`: a name in *allow* fits no tool.
         UsageError: *allow* or *deny* is a single string.
     """
     candidates = list(tools)
-    allowed = None if allow is None else _patterns("allow", allow)
+    allowed = None if allow is None else _patterns(argument, allow)
     denied = _patterns("deny", deny or ())
     if allowed is not None:
         names = {tool.name for tool in candidates}
         for pattern in allowed:
             if not any(char in pattern for char in "*?[") and pattern not in names:
                 raise RegistryError(
-                    f"'allow' names a tool that is not there: {pattern!r}. "
+                    f"{argument!r} names a tool that is not there: {pattern!r}. "
                     f"{known_names(candidates)}"
                 )
     return [
@@ -116,6 +124,15 @@ def filter_tools(
         for tool in candidates
         if (allowed is None or _matches(tool.name, allowed)) and not _matches(tool.name, denied)
     ]
+
+
+def _check_parameters(tool: Tool) -> None:
+    try:
+        check_schema(tool.parameters)
+    except UsageError as error:
+        raise UsageError(
+            f"Tool {tool.name!r}: {error.message}", code=error.code, details=error.details
+        ) from None
 
 
 def known_names(tools: Iterable[Tool]) -> str:

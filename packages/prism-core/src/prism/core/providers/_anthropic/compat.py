@@ -48,6 +48,7 @@ class AnthropicCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         drop_block: Let the vendor drop such reasoning instead of refusing the request.
         cache_control: Mark the cacheable parts of a request.
         long_cache: Whether `cache_retention="long"` asks for one hour.
+        output_schema: Whether the model can be held to a schema.
         strict_tools: Send `strict: true` with each tool; the schemas must fit then.
         eager_input_streaming: Ask for arguments as they are written, not checked by the vendor.
         user_id: Send a digest of the session's id as `metadata.user_id`.
@@ -67,6 +68,7 @@ class AnthropicCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     drop_block: bool = False
     cache_control: bool = True
     long_cache: bool = False
+    output_schema: bool = False
     strict_tools: bool = False
     eager_input_streaming: bool = False
     user_id: bool = False
@@ -101,6 +103,8 @@ def _of_model(model: str, *, is_own: bool) -> dict[str, Any]:
     version = (int(match[2]), int(match[3] or 0))
     is_top = family in {"fable", "mythos"}
     known: dict[str, Any] = {}
+    if is_own and (is_top or version >= (4, 5) or (family, version) == ("opus", (4, 1))):
+        known["output_schema"] = True
     if version < (3, 7):
         limit = 4_096 if version < (3, 5) else 8_192
         known |= {"max_tokens": limit, "max_output_tokens": limit}

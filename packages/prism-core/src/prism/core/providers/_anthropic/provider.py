@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
 from prism.core._support.ids import Clock, IdMaker, random_id, system_clock
+from prism.core._wire import ModelConfig
 from prism.core.providers._anthropic.compat import AnthropicCompat, resolve_compat
 from prism.core.providers._anthropic.messages import API
 from prism.core.providers._anthropic.request import build_call
@@ -74,6 +75,11 @@ class AnthropicProvider(HttpProvider):
         )
         self._compat = checked_switches(AnthropicCompat, compat)
         self._new_id = new_id
+
+    def supports_output_schema(self, model: ModelConfig) -> bool:
+        """Whether the model can be held to a schema (`output_schema` in `AnthropicCompat`)."""
+        request = ProviderRequest(model=model, messages=())
+        return resolve_compat(self.base_url, self._compat, request).output_schema
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""

@@ -30,6 +30,7 @@ class GeminiCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             models then get the stand-in that the vendor documents.
         result_images: Whether a result can hold images; else they follow in a message of their
             own.
+        output_schema: Whether the model can be held to a schema also when it has tools.
         strict_tools: Hold the model to the tools' schemas.
         server_tools: Tools that the vendor runs itself, as its documentation writes them.
         body: Merged into each request's body, except for the parts the adapter owns.
@@ -41,6 +42,7 @@ class GeminiCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     call_ids: bool = True
     signed_calls: bool = False
     result_images: bool = False
+    output_schema: bool = False
     strict_tools: bool = False
     server_tools: tuple[dict[str, Any], ...] = ()
     body: dict[str, Any] | None = None
@@ -65,5 +67,5 @@ def resolve_compat(
         known |= _VERTEX
     match = _MODEL.search(request.model.model)
     if match is not None and (match[1] is None or int(match[1]) >= 3):
-        known |= {"signed_calls": True, "result_images": True}
+        known |= {"signed_calls": True, "result_images": True, "output_schema": True}
     return resolved_switches(GeminiCompat, known=known, given=given, model=request.model.compat)

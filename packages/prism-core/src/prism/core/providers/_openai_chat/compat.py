@@ -42,7 +42,8 @@ class OpenAIChatCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             by the sum.
         empty_body_overflow: Whether 400 and 413 without a body mean a full context window.
         sampling: Whether `temperature` and the like are taken.
-        response_format: How an output schema is asked for.
+        response_format: How an output schema is asked for; an endpoint that only knows
+            `json_object` is not held to it.
         prompt_cache_key: Send `prompt_cache_key`.
         cache_control: Mark cacheable blocks as Anthropic does.
         affinity_header: Header for the cache key.
@@ -92,9 +93,10 @@ _VENDORS: Final[dict[str, dict[str, Any]]] = {
         "id_style": "mistral9",
         "affinity_header": "x-affinity",
     },
-    "moonshot": {"tool_choice_required": False},
+    "deepseek": {"response_format": "json_object"},
+    "moonshot": {"tool_choice_required": False, "response_format": "json_object"},
     "qwen": {"trim_leading_space": True},
-    "zai": {"trim_leading_space": True},
+    "zai": {"trim_leading_space": True, "response_format": "json_object"},
     "minimax": {"trim_leading_space": True},
 }
 
@@ -111,6 +113,7 @@ _HOSTS: Final[tuple[tuple[str, str], ...]] = (
     ("openai.azure.com", "azure"),
     ("cognitiveservices.azure.com", "azure"),
     ("api.cerebras.ai", "cerebras"),
+    ("api.deepseek.com", "deepseek"),
     ("api.mistral.ai", "mistral"),
     ("api.moonshot.ai", "moonshot"),
     ("api.moonshot.cn", "moonshot"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
 from prism.core._support.ids import Clock, IdMaker, random_id, system_clock
+from prism.core._wire import ModelConfig
 from prism.core.providers._base import HttpProvider, WireCall
 from prism.core.providers._http import HttpTimeouts, HttpTransport
 from prism.core.providers._openai_chat.compat import checked_compat, resolve_compat
@@ -77,6 +78,10 @@ class OpenAIChatProvider(HttpProvider):
         self._new_id = new_id
         self._head = LastCall(build_head)
         self._resolved = LastCall(partial(resolve_compat, id, base_url, self._compat))
+
+    def supports_output_schema(self, model: ModelConfig) -> bool:
+        """Whether the endpoint takes a JSON Schema (`response_format` in `OpenAIChatCompat`)."""
+        return self._resolved(model).response_format == "json_schema"
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""

@@ -166,7 +166,13 @@ class ChatStream(WireStream):
     def _take_choice(self, choice: _Choice, out: list[ProviderEvent]) -> None:
         delta = choice.delta
         if delta is not None:
-            self._take_reasoning(delta, out)
+            if (
+                delta.reasoning_content
+                or delta.reasoning
+                or delta.reasoning_text
+                or delta.reasoning_details
+            ):
+                self._take_reasoning(delta, out)
             content = delta.content
             if content:
                 if type(content) is str:

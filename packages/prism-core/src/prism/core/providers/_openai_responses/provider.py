@@ -26,7 +26,9 @@ class OpenAIResponsesProvider(HttpProvider):
     """Speaks `POST {base_url}/responses` with OpenAI or any server like it.
 
     Nothing is stored at the vendor's: the whole conversation is sent each time, reasoning with
-    it, encrypted as it came.
+    it, encrypted as it came. `options.compat["allowedTools"]` lists the tools that may be called
+    in one request, while the tools that are sent stay the same. `options.extra["body"]` is merged
+    into the body.
 
     Args:
         id: Id under which models name the provider.
@@ -48,6 +50,7 @@ class OpenAIResponsesProvider(HttpProvider):
     """
 
     api: ClassVar[str] = API
+    supports_output_schema: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -75,6 +75,7 @@ class ResponsesStream(WireStream):
         self._items: list[Item] = []
         self._by_key: dict[int | str, Item] = {}
         self._call_ids: set[str] = set()
+        self._open_text: Item | None = None
         self._refused = False
 
     def on_event(self, event: SseEvent, out: list[ProviderEvent]) -> None:
@@ -84,7 +85,13 @@ class ResponsesStream(WireStream):
             return
         kind = decoded.type or event.name
         if kind == "response.output_text.delta":
-            self._take_text(decoded, decoded.delta, out)
+            # Nearly all events are these, each for the item of the one before.
+            text, item = decoded.delta, self._open_text
+            if item is None or item.at != decoded.output_index or item.finished:
+                self._take_text(decoded, text, out)
+            elif type(text) is str and text:
+                out.append(TextDelta(text=text, index=item.index))
+                item.seen.append(text)
         elif type(kind) is str:
             handler = self._HANDLERS.get(kind)
             if handler is not None:
@@ -191,6 +198,7 @@ class ResponsesStream(WireStream):
         item = self._item_of(event, TEXT)
         if item.kind == TEXT and not item.finished:
             self._emit(item, text, out)
+            self._open_text = item if item.at is not None else None
 
     def _text_done(self, event: Event, out: list[ProviderEvent]) -> None:
         item = self._item_of(event, TEXT)

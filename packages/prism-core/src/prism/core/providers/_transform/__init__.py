@@ -6,7 +6,8 @@ the encoded messages of a request from `Conversations`, which each provider keep
 """
 
 from prism.core.providers._transform.cache import Conversations
-from prism.core.providers._transform.conversation import Encode, Sent, transform
+from prism.core.providers._transform.conversation import transform
+from prism.core.providers._transform.layout import Encode, Sent
 from prism.core.providers._transform.target import Target, target_for, target_of
 
 __all__ = ["Conversations", "Encode", "Sent", "Target", "target_for", "target_of", "transform"]

@@ -84,7 +84,7 @@ class Shaper:
             and block.result is None
             and self._ids[block.tool_call_id] == block.tool_call_id
             and "\0" not in block.name
-            and all(map(_is_plain, block.content))
+            and all(map(_is_plain, block.content or ()))
         )
         if self.clean:
             return block, _NO_IMAGES
@@ -129,7 +129,7 @@ class Shaper:
         self.stamp = None
         own = self._target.is_source(message.model)
         cut_short = message.stop_reason in CUT_SHORT
-        if own and not strip and not cut_short and all(map(self._can_stay, message.content)):
+        if own and not strip and all(map(self._can_stay, message.content)):
             return message if message.content else None
         sent = [
             kept

@@ -9,7 +9,8 @@ from typing import Final
 
 from prism.core._contracts import ProviderRequest
 from prism.core._wire import Message, encode
-from prism.core.providers._transform.conversation import Conversation, Encode, Sent
+from prism.core.providers._transform.conversation import Conversation
+from prism.core.providers._transform.layout import Encode, Sent
 from prism.core.providers._transform.target import Target
 
 MAX_CONVERSATIONS: Final = 64

@@ -7,12 +7,10 @@ because the next message may still join it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
+from collections.abc import Sequence
 from operator import is_
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from prism.core._contracts import Notice
@@ -27,8 +25,8 @@ from prism.core._wire import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from prism.core.providers._requests import encode_clean, encode_sent
 from prism.core.providers._transform.blocks import CUT_SHORT, Shaper
+from prism.core.providers._transform.layout import Encode, Layout, Sent
 from prism.core.providers._transform.target import Target
 from prism.core.providers._transform.whole import Pairs
 
@@ -43,146 +41,6 @@ CONTINUE: Final = "(continue)"
 """Asks the model to go on after a message of its own that was cut short."""
 
 _CAN_GO_ON: Final = CUT_SHORT | {"length"}
-_DIGEST_CHARS: Final = 32
-_HASHED_AT_ONCE: Final = 32
-_PACKED_AT_ONCE: Final = 64
-
-Encode: TypeAlias = Callable[[Message], Iterable[Any]]
-"""Turns one transformed message into the wire's items, in order: plain JSON values, and
-`msgspec.Raw` for what goes out as it is."""
-
-
-class Sent:
-    """A conversation as it is sent. Each list is made when it is asked for, and the caller's own.
-
-    Attributes:
-        prefix: Digest of all that, for `WireCall.prefix`; none when the target binds none.
-        notices: What the host should know; each thing is told once per conversation.
-    """
-
-    __slots__ = ("_counts", "_packed", "_settled", "_tail", "notices", "prefix")
-
-    def __init__(
-        self, settled: _Layout, tail: _Layout, *, prefix: str | None, notices: list[Notice]
-    ) -> None:
-        self._settled = settled
-        self._tail = tail
-        # The settled part may have grown when somebody asks.
-        self._counts = len(settled.messages), len(settled.items)
-        self._packed = settled.packed
-        self.prefix = prefix
-        self.notices = notices
-
-    @property
-    def messages(self) -> list[Message]:
-        """After the transformation.
-
-        Calls are paired, ids mapped, foreign reasoning is gone; results are text and image blocks
-        in `content`, with `error` beside them as a flag.
-        """
-        return [*self._settled.messages[: self._counts[0]], *self._tail.messages]
-
-    @property
-    def starts(self) -> list[int]:
-        """For each message, where its items begin."""
-        return [*self._settled.starts[: self._counts[0]], *self._tail.starts]
-
-    @property
-    def items(self) -> list[msgspec.Raw]:
-        """What the encoder made of the messages, one after the other."""
-        return [*self._settled.items[: self._counts[1]], *self._tail.items]
-
-    @property
-    def body(self) -> list[msgspec.Raw]:
-        """The items for a body, where old ones stand many in one element, with commas between.
-
-        At least the last 64 stand alone, so these can be changed.
-        """
-        packed = self._packed
-        single = self._settled.items[packed * _PACKED_AT_ONCE : self._counts[1]]
-        return [*self._settled.packs[:packed], *single, *self._tail.items]
-
-
-class _Layout:
-    """What is sent, in order; it grows at its end."""
-
-    __slots__ = (
-        "_before", "_digest", "_encode", "_hashed", "_offset", "items", "last", "messages",
-        "packs", "size", "starts",
-    )  # fmt: skip
-
-    def __init__(self, encode: Encode, head: bytes) -> None:
-        self._encode = encode
-        self._digest = sha256(head)
-        self._hashed = 0
-        self._before = (self._digest, 0)  # the digest before it was last continued
-        self._offset = 0
-        self.messages: list[Message] = []
-        self.starts: list[int] = []
-        self.items: list[msgspec.Raw] = []
-        self.packs: list[msgspec.Raw] = []
-        self.last: Message | None = None
-        self.size = len(head)
-
-    def behind(self) -> _Layout:
-        """An empty layout that goes on from here, and leaves this one as it is."""
-        other = _Layout(self._encode, b"")
-        other._digest = self._digest.copy()
-        other._before = (other._digest, 0)
-        other._offset = len(self.items)
-        other.last = self.last
-        return other
-
-    @property
-    def packed(self) -> int:
-        """How many packs there are."""
-        return len(self.packs)
-
-    def pack(self) -> None:
-        """Join many items into one, so that what was sent long ago costs little to send again."""
-        start = len(self.packs) * _PACKED_AT_ONCE
-        while len(self.items) - start >= 2 * _PACKED_AT_ONCE:
-            pack = b",".join(self.items[start : start + _PACKED_AT_ONCE])
-            self.packs.append(msgspec.Raw(pack))
-            self.size += len(pack)
-            start += _PACKED_AT_ONCE
-
-    def prefix(self) -> str:
-        """Digest of the head and of all items so far."""
-        items = self.items
-        if self._hashed < len(items):
-            self._before = (self._digest.copy(), self._hashed)
-            for at in range(self._hashed, len(items), _HASHED_AT_ONCE):
-                # JSON has no line feed, so two items are never taken for one.
-                part = items[at : at + _HASHED_AT_ONCE]
-                self._digest.update(b"\n" + b"\n".join(part))
-            self._hashed = len(items)
-        return self._digest.hexdigest()[:_DIGEST_CHARS]
-
-    def take_back(self) -> Message:
-        """Remove the last message."""
-        message = self.messages.pop()
-        start = self.starts.pop() - self._offset
-        del self.items[start:]
-        self.last = self.messages[-1] if self.messages else None
-        if self._hashed > start:
-            self._digest, self._hashed = self._before
-        return message
-
-    def add(self, message: Message, *, clean: bool = False) -> None:
-        """Put *message* at the end; *clean* texts need no search for what cannot be sent."""
-        items = self.items
-        self.messages.append(message)
-        self.starts.append(self._offset + len(items))
-        self.last = message
-        for item in self._encode(message):
-            if type(item) is msgspec.Raw:  # a vendor's own item, verbatim
-                self.size += len(bytes(item))
-                items.append(item)
-                continue
-            data = encode_clean(item) if clean else encode_sent(item)
-            self.size += len(data)
-            items.append(msgspec.Raw(data))
 
 
 class Conversation:
@@ -204,7 +62,7 @@ class Conversation:
     def __init__(self, target: Target, encode: Encode, head: bytes) -> None:
         self._target = target
         self._pairs = Pairs()
-        self._settled = _Layout(encode, head)
+        self._settled = Layout(encode, head)
         self._shaper = Shaper(target, self._note)
         self._whole: list[Message] = []  # what is settled, as it was before it was shaped
         self._done = 0
@@ -268,7 +126,7 @@ class Conversation:
             notices=list(self._new_notices.values()),
         )
 
-    def _lay(self, layout: _Layout, messages: Sequence[Message], start: int, end: int) -> None:
+    def _lay(self, layout: Layout, messages: Sequence[Message], start: int, end: int) -> None:
         target, shaper = self._target, self._shaper
         merging = target.merge_users
         merged: list[ContentBlock] = []  # results and input between two messages of the model
@@ -310,7 +168,7 @@ class Conversation:
             layout.add(Message(role="user", content=merged))
 
     def _lay_assistant(
-        self, layout: _Layout, message: Message, merged: list[ContentBlock]
+        self, layout: Layout, message: Message, merged: list[ContentBlock]
     ) -> list[ContentBlock]:
         """A model's message behind what was merged before it; what is still to be merged."""
         shaper = self._shaper
@@ -344,7 +202,7 @@ class Conversation:
         return []
 
     def _lay_images(
-        self, layout: _Layout, images: list[ImageBlock], merged: list[ContentBlock]
+        self, layout: Layout, images: list[ImageBlock], merged: list[ContentBlock]
     ) -> None:
         blocks: list[ContentBlock] = [TextBlock(text=IMAGES_OF_RESULTS), *images]
         images.clear()
@@ -353,7 +211,7 @@ class Conversation:
         else:
             self._add(layout, Message(role="user", content=blocks))
 
-    def _add(self, layout: _Layout, message: Message, *, clean: bool = False) -> None:
+    def _add(self, layout: Layout, message: Message, *, clean: bool = False) -> None:
         last = layout.last
         if (
             self._target.assistant_after_results
@@ -364,7 +222,7 @@ class Conversation:
             layout.add(Message(role="assistant", content=[TextBlock(text=BETWEEN)]))
         layout.add(message, clean=clean)
 
-    def _check_end(self, layout: _Layout) -> None:
+    def _check_end(self, layout: Layout) -> None:
         newest = self.inputs[-1] if self.inputs else None
         last = layout.last
         if newest is None or last is None or (newest.role == "user" and _is_blank(newest)):

@@ -89,7 +89,8 @@ def _plain(model: str) -> str:
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:
-    return lambda call_id, match=re.compile(pattern).fullmatch: match(call_id) is not None
+    match = re.compile(pattern).fullmatch
+    return lambda call_id: match(call_id) is not None
 
 
 _STYLES: Final[dict[str, tuple[Callable[[str], bool], int, str]]] = {
