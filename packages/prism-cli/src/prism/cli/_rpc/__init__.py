@@ -1,0 +1,1 @@
+"""`--mode rpc`: JSON lines in, JSON lines out."""
