@@ -8,7 +8,6 @@ are read; integers are exact, the last value of a repeated key wins, unknown fie
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from math import isfinite
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -150,6 +149,8 @@ def to_plain(value: object) -> Any:
 
 
 def _encode_slowly(value: object) -> bytes:
+    import json  # few programs ever come here
+
     plain = to_plain(value)
     if has_non_finite(plain):
         raise EncodeError("NaN and Infinity cannot be written as JSON.")

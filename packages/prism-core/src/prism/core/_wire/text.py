@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable
 from itertools import accumulate
@@ -131,6 +130,8 @@ def parse_json(data: JsonText) -> Any:
 
 def parse_slowly(data: JsonText) -> Any:
     """Read a JSON text that msgspec refuses, or say what is wrong with it."""
+    import json  # few programs ever come here
+
     text = data if isinstance(data, str) else to_bytes(data).decode()
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
@@ -173,6 +174,8 @@ def one_line(raw: bytes) -> bytes:
     raw = raw.strip(b" \t\r\n")
     if b"\n" not in raw and b"\r" not in raw:
         return raw
+    import json
+
     check_text(raw)
     try:
         return msgspec.json.format(raw, indent=-1)

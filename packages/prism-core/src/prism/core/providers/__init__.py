@@ -3,7 +3,6 @@
 The adapters are loaded when they are named, and `httpx2` when one is made.
 """
 
-import importlib
 import typing
 
 from prism.core._contracts import (
@@ -26,6 +25,7 @@ from prism.core._contracts import (
     ToolSpec,
     UsageUpdate,
 )
+from prism.core._support import lazy as _lazy
 from prism.core._wire import (
     THINKING_LEVELS,
     ErrorInfo,
@@ -145,37 +145,33 @@ __all__ = [
     "use_case_credential_provider",
 ]
 
-_LAZY = {
-    "AnthropicCompat": "_anthropic",
-    "AnthropicProvider": "_anthropic",
-    "DEFAULT_THINKING": "_thinking",
-    "GeminiCompat": "_gemini",
-    "GoogleProvider": "_gemini",
-    "HttpResponse": "_http",
-    "HttpTimeouts": "_http",
-    "HttpTransport": "_http",
-    "OpenAIChatCompat": "_openai_chat",
-    "OpenAIChatProvider": "_openai_chat",
-    "OpenAIResponsesCompat": "_openai_responses",
-    "OpenAIResponsesProvider": "_openai_responses",
-    "RequestPolicyChain": "_policies",
-    "SessionCachePolicy": "_policies",
-    "ThinkingCompat": "_thinking",
-    "ThinkingFamily": "_thinking",
-    "ThinkingTable": "_thinking",
-    "UseCaseModelBinding": "_use_case",
-    "apply_thinking_level": "_thinking",
-    "check_request": "_policies",
-    "merge_request_options": "_policies",
-    "resolve_use_case_model": "_use_case",
-    "thinking_compat_for": "_thinking",
-    "thinking_family_for_model": "_thinking",
-    "use_case_credential_provider": "_use_case",
-}
-
-
-def __getattr__(name: str) -> object:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+__getattr__ = _lazy.lazy_names(
+    __name__,
+    {
+        "AnthropicCompat": "_anthropic",
+        "AnthropicProvider": "_anthropic",
+        "DEFAULT_THINKING": "_thinking",
+        "GeminiCompat": "_gemini",
+        "GoogleProvider": "_gemini",
+        "HttpResponse": "_http",
+        "HttpTimeouts": "_http",
+        "HttpTransport": "_http",
+        "OpenAIChatCompat": "_openai_chat",
+        "OpenAIChatProvider": "_openai_chat",
+        "OpenAIResponsesCompat": "_openai_responses",
+        "OpenAIResponsesProvider": "_openai_responses",
+        "RequestPolicyChain": "_policies",
+        "SessionCachePolicy": "_policies",
+        "ThinkingCompat": "_thinking",
+        "ThinkingFamily": "_thinking",
+        "ThinkingTable": "_thinking",
+        "UseCaseModelBinding": "_use_case",
+        "apply_thinking_level": "_thinking",
+        "check_request": "_policies",
+        "merge_request_options": "_policies",
+        "resolve_use_case_model": "_use_case",
+        "thinking_compat_for": "_thinking",
+        "thinking_family_for_model": "_thinking",
+        "use_case_credential_provider": "_use_case",
+    },
+)

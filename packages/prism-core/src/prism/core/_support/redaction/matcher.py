@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -44,6 +43,8 @@ def _as_surrogates(match: re.Match[str]) -> str:
 
 
 def _escape(text: str) -> tuple[str, str, str]:
+    import json  # only who has secrets pays for it
+
     in_ascii = json.dumps(text)[1:-1]
     # Encoders differ over DEL, which is ASCII, but not printable.
     return json.dumps(text, ensure_ascii=False)[1:-1], in_ascii, in_ascii.replace("\\u007f", "\x7f")
