@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,20 @@ def begun(store: Path) -> subprocess.Popen[bytes]:
     return process
 
 
+def busy_slots() -> int:
+    """How many of the server's slots work on an answer."""
+    url = os.environ["PRISM_LIVE_BASE_URL"].removesuffix("/v1")
+    with urllib.request.urlopen(f"{url}/slots", timeout=SECONDS) as answer:  # noqa: S310 - ours
+        return sum(slot["is_processing"] for slot in json.load(answer))
+
+
+def wait_for_busy_slots(count: int, within_seconds: float) -> None:
+    end = time.monotonic() + within_seconds
+    while busy_slots() != count:
+        assert time.monotonic() < end, f"not {count} slots at work within {within_seconds} s"
+        time.sleep(0.05)
+
+
 def test_print_mode_streams_a_real_answer() -> None:
     process = subprocess.Popen(
         [*COMMAND, *flags(), "-p", "Count from one to twenty in words."],
@@ -75,14 +91,15 @@ def test_json_mode_streams_a_real_answer() -> None:
 
 
 def test_an_interrupt_frees_the_servers_slot_and_keeps_what_was_said(tmp_path: Path) -> None:
+    wait_for_busy_slots(0, SECONDS)
     running = [begun(tmp_path / str(number)) for number in range(2)]  # both slots
+    assert busy_slots() == 2
     for process in running:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=SECONDS)
         assert process.returncode == 130
-    before = time.monotonic()
+    wait_for_busy_slots(0, 5)  # the story alone takes far longer
     assert prism("-p", "Say hello.").returncode == 0
-    assert time.monotonic() - before < 60
     for number in range(2):
         (file,) = (tmp_path / str(number)).glob("*.jsonl")
         last = decode_entry(file.read_bytes().splitlines()[-1])
@@ -96,6 +113,20 @@ def test_a_prompt_beyond_the_window_has_its_own_code() -> None:
     assert result.returncode == 1
     last = json.loads(result.stdout.splitlines()[-1])
     assert (last["type"], last["error"]["code"]) == ("error", "context_overflow")
+
+
+def test_an_unreachable_server_is_one_clear_line_within_the_timeout(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        before = time.monotonic()
+        command = [*COMMAND, "--provider", "openai-chat", "--model", "local", "-p", "Hi"]
+        command += ["--base-url", f"{url}/v1", "--store", str(tmp_path)]
+        result = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert time.monotonic() - before < 15  # three attempts, with the waits between them
+    assert (result.returncode, result.stdout) == (1, b"")
+    (line,) = result.stderr.decode().splitlines()
+    assert line.startswith(f"prism: Cannot connect to {url}")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the other side of a pipe

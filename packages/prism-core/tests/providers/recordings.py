@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 DIRECTORY = Path(__file__).resolve().parents[5] / "shared" / "fixtures" / "recordings"
+_ABSENT = "the recordings are not beside the checkout (../shared/fixtures/recordings)"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,18 @@ def recordings(api: str) -> pytest.MarkDecorator:
         return pytest.mark.parametrize(
             "recording", [_load(path) for path in paths], ids=lambda recording: recording.id
         )
-    reason = "the recordings are not beside the checkout (../shared/fixtures/recordings)"
     return pytest.mark.parametrize(
-        "recording", [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
+        "recording", [pytest.param(None, marks=pytest.mark.skip(reason=_ABSENT))]
+    )
+
+
+def recorded(*names: str) -> pytest.MarkDecorator:
+    """Runs a test once, with these recordings as the argument `turns`."""
+    paths = [DIRECTORY / f"{name}.json" for name in names]
+    if all(path.is_file() for path in paths):
+        return pytest.mark.parametrize("turns", [[_load(path) for path in paths]], ids=["recorded"])
+    return pytest.mark.parametrize(
+        "turns", [pytest.param(None, marks=pytest.mark.skip(reason=_ABSENT))]
     )
 
 

@@ -464,6 +464,25 @@ async def test_an_id_is_given_out_once() -> None:
     assert [call.id for call in reading.calls] == ["toolu_0", "call_new"]
 
 
+async def test_a_delta_of_another_kind_than_its_block_is_not_taken_for_its_content() -> None:
+    reading = await answer(
+        start(),
+        opened(0, "thinking", thinking=""),
+        delta(0, "thinking", thinking="hm"),
+        delta(0, "input_json", partial_json="{}"),
+        delta(0, "text", text="?"),
+        closed(0),
+        opened(1, "tool_use", id="t1", name="add", input={}),
+        delta(1, "text", text="?"),
+        delta(1, "signature", signature="?"),
+        delta(1, "input_json", partial_json="{}"),
+        closed(1),
+        *ends("tool_use"),
+    )
+    assert (reading.text, reading.thinking) == ("", "hm")
+    assert reading.calls == [ToolCallBlock(id="t1", name="add", arguments={})]
+
+
 async def test_parallel_calls_may_interleave() -> None:
     first, second = tool(0, '{"a":', "1}"), tool(1, '{"b":', "2}")
     mixed = [event for pair in zip(first, second, strict=True) for event in pair]

@@ -256,6 +256,11 @@ async def test_a_chunk_that_cannot_be_read_is_malformed_output(broken: bytes) ->
     assert (reading.code, reading.text) == ("malformed_output", "Hi")
 
 
+async def test_a_lone_surrogate_where_no_text_belongs_is_malformed_output() -> None:
+    reading = await answer(b'data: {"candidates": "\\ud83d"}\n\n', STOP)
+    assert reading.code == "malformed_output"
+
+
 async def test_chunks_may_have_nothing_in_them() -> None:
     noise: list[Any] = [
         {},

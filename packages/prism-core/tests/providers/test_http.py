@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import subprocess
 import sys
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, suppress
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
 
+from prism.core import Agent, MessageDelta, ModelConfig, RunAborted
 from prism.core._errors import UsageError
 from prism.core.providers import (
     CredentialRequest,
@@ -128,6 +130,32 @@ async def test_cancelling_closes_the_connection_and_frees_its_place() -> None:
     assert server.connections == 2
 
 
+@pytest.mark.parametrize("how", ["abort", "cancel", "leave"])
+async def test_a_run_that_is_left_closes_its_connection(how: str) -> None:
+    server = Server(say_hi_and_wait)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            await server.start(tasks)
+            provider = OpenAIChatProvider(id="p", base_url=server.url)
+            agent = Agent(model=ModelConfig(provider="p", model="m"), provider=provider)
+            session = agent.session("s")
+            with anyio.CancelScope() as scope, suppress(RunAborted):
+                async with session.stream("Hi") as events:
+                    async for event in events:
+                        if not isinstance(event, MessageDelta):
+                            continue
+                        if how == "abort":
+                            session.abort()
+                        elif how == "cancel":
+                            scope.cancel()
+                        else:
+                            break
+            await server.gone.wait()
+            await provider.aclose()
+            tasks.cancel_scope.cancel()
+    assert server.connections == 1
+
+
 async def test_a_server_that_lingers_after_the_end_delays_nothing() -> None:
     async def linger(exchange: Exchange) -> None:
         await exchange.start()
@@ -210,6 +238,22 @@ async def test_an_unreachable_server_is_named() -> None:
     assert "base_url" in error.message
 
 
+async def test_a_server_that_takes_no_connection_is_a_timeout() -> None:
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        with suppress(TimeoutError):
+            while True:  # until its queue is full
+                sockets.enter_context(socket.create_connection(listener.getsockname(), 0.05))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        provider = OpenAIChatProvider(base_url=url, timeouts=HttpTimeouts(connect_ms=50))
+        with anyio.fail_after(PATIENCE_SECONDS):
+            error = read(await collect(provider)).error
+        await provider.aclose()
+    assert error is not None
+    assert error.code == "timeout"
+    assert error.message == f"{url} did not accept a connection within 50 ms."
+
+
 async def test_a_redirect_is_not_followed() -> None:
     async def redirect(exchange: Exchange) -> None:
         await exchange.send(b"HTTP/1.1 307 Elsewhere\r\nlocation: /v2\r\ncontent-length: 0\r\n\r\n")
@@ -217,6 +261,49 @@ async def test_a_redirect_is_not_followed() -> None:
     reading, server = await read_from(redirect, credential="key-123")
     assert reading.code == "invalid_request"
     assert len(server.exchanges) == 1
+
+
+async def test_a_hosts_client_that_follows_redirects_follows_none_with_our_credential() -> None:
+    asked: list[httpx2.Request] = []
+
+    def redirect(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(308, headers={"location": "https://elsewhere.test/"})
+
+    transport = httpx2.MockTransport(redirect)
+    async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as client:
+        provider = OpenAIChatProvider(
+            base_url="https://vendor.test/v1", client=client, credential="key-123"
+        )
+        error = read(await collect(provider)).error
+    assert error is not None
+    assert (error.code, error.status) == ("invalid_request", 308)
+    assert [request.url.host for request in asked] == ["vendor.test"]
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+async def test_proxies_of_the_environment_are_used(
+    *, excluded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await unused_url() if excluded else "http://vendor.test/v1"
+    for name in ("ALL_PROXY", "all_proxy", "http_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    proxy = Server(answer)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            await proxy.start(tasks)
+            monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1"))
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1" if excluded else "")
+            provider = OpenAIChatProvider(base_url=url)
+            reading = read(await collect(provider))
+            await provider.aclose()
+            tasks.cancel_scope.cancel()
+    if excluded:
+        assert (reading.code, proxy.connections) == ("connection", 0)
+    else:
+        assert reading.text == "Hi"
+        (exchange,) = proxy.exchanges
+        assert exchange.head.startswith(b"POST http://vendor.test/v1/chat/completions HTTP/1.1")
 
 
 async def test_a_refusal_carries_its_status_its_words_and_its_wait() -> None:

@@ -168,6 +168,35 @@ async def test_openai_itself_has_its_own_ways() -> None:
     assert other["messages"][0]["role"] == "system"
 
 
+@pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6.1-sol", "gpt-6.2"])
+async def test_models_that_call_tools_over_responses_alone_say_so(model: str) -> None:
+    request = ask(user("Hi"), model=model, tools=[ADD])
+    transport = MemoryTransport(Answer([sse()]))
+    reading = read(await collect(OpenAIChatProvider(base_url=OPENAI, transport=transport), request))
+    assert (reading.code, transport.sent) == ("unsupported", [])
+    assert reading.error is not None
+    assert "OpenAIResponsesProvider" in reading.error.message
+    # Without tools it answers, and a gateway may know a way.
+    assert (await body_of(ask(user("Hi"), model=model), base_url=OPENAI))["model"] == model
+    assert (await body_of(request))["tools"]
+    assert (await body_of(request, base_url=OPENAI, compat={"tool_calling": "always"}))["tools"]
+
+
+@pytest.mark.parametrize("model", ["gpt-6-sol", "gpt-6-luna"])
+@pytest.mark.parametrize("effort", [None, "high", "none"])
+async def test_models_that_call_tools_without_reasoning_alone_get_none(
+    model: str, effort: str | None
+) -> None:
+    thinking = {} if effort is None else {"thinking": {"body": {"reasoning_effort": effort}}}
+    options = ProviderOptions(compat=thinking)
+    request = ask(user("Hi"), model=model, tools=[ADD], options=options)
+    sent, reading = await send(request, base_url=OPENAI)
+    assert sent.body["reasoning_effort"] == "none"
+    assert reading.notices == ([] if effort == "none" else ["thinking_clamped"])
+    body = await body_of(ask(user("Hi"), model=model, options=options), base_url=OPENAI)
+    assert body.get("reasoning_effort") == effort
+
+
 async def test_sampling_stays_when_reasoning_is_off() -> None:
     request = ask(
         user("Hi"),

@@ -380,6 +380,31 @@ async def test_an_id_that_is_given_twice_counts_once() -> None:
     assert [call.id for call in reading.calls] == ["c1", "call_new"]
 
 
+async def test_calls_appear_in_their_order_also_when_one_has_no_arguments_yet() -> None:
+    data = sse(
+        tool(index=0, id="c1", name="a", arguments=""),
+        tool(index=1, id="c2", name="b", arguments='{"x":'),
+        tool(index=1, arguments="1}"),
+        tool(index=0, arguments="{}"),
+        CALLS,
+    )
+    chunks = [
+        event for event in await collect(provider_of(data)) if isinstance(event, ToolCallChunk)
+    ]
+    assert [(piece.index, piece.id, piece.arguments_text) for piece in chunks] == [
+        (0, "c1", ""),
+        (1, "c2", '{"x":'),
+        (1, None, "1}"),
+        (0, None, "{}"),
+    ]
+
+
+async def test_usage_that_counts_nothing_takes_nothing_back() -> None:
+    counts = {"prompt_tokens": 10, "completion_tokens": 2}
+    reading = await answer(text("Hi"), {"usage": counts}, STOP, {"usage": {}})
+    assert reading.usage == Usage(input_tokens=10, output_tokens=2, total_tokens=12)
+
+
 @pytest.mark.parametrize(
     "names", [["get_", "weather"], ["get_weather", "get_weather"], ["get_", "get_weather"]]
 )

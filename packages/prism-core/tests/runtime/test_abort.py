@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from prism.core import (
     AgentFinished,
+    ContentBlock,
     ErrorEvent,
     MessageFinished,
     RunAborted,
@@ -23,6 +24,7 @@ from prism.core import (
     TurnFinished,
     tool,
 )
+from prism.core._contracts import ContextRequest
 from prism.core.providers import delay, done, text_delta, thinking_delta, tool_call, tool_call_delta
 
 from .harness import (
@@ -194,7 +196,7 @@ async def test_an_abort_before_the_run_has_begun_ends_it_without_its_input(stage
 async def test_an_abort_lands_within_64_deltas_of_a_provider_that_never_waits(
     stage: Stage,
 ) -> None:
-    given = 0
+    given = at = 0
 
     class Endless:
         id = "mock"
@@ -203,14 +205,16 @@ async def test_an_abort_lands_within_64_deltas_of_a_provider_that_never_waits(
             nonlocal given
             while True:
                 given += 1
-                if given == 1_000:
+                if given == at:
                     session.abort()
                 yield text_delta("a")
 
     session = stage.session(Endless())
-    with pytest.raises(RunAborted):
-        await session.run("Go")
-    assert given <= 1_064
+    for at in range(1, 130):
+        given = 0
+        with pytest.raises(RunAborted):
+            await session.run("Go")
+        assert at <= given <= at + 64
 
 
 async def test_an_abort_from_inside_the_provider_or_a_tool_works(stage: Stage) -> None:
@@ -331,6 +335,25 @@ async def test_cancellation_wins_over_an_abort(stage: Stage) -> None:
     assert [event.status for event in of(AgentFinished, stage.events(session))] == ["aborted"]
 
 
+@pytest.mark.parametrize("first", ["abort", "failure"])
+async def test_a_cancellation_wins_also_while_the_run_is_ending(stage: Stage, first: str) -> None:
+    @tool
+    async def end() -> None:
+        """Abort the run, or end the program."""
+        if first == "abort":
+            session.abort()
+        else:
+            raise SystemExit(1)
+
+    session = stage.session(
+        asks(("c1", "stubborn", {"ms": 1_000}), ("c2", "end", {})), tools=[stubborn, end]
+    )
+    with anyio.move_on_after(0.5) as scope:
+        await session.run("Go")
+    assert scope.cancelled_caught
+    assert said(await session.entries())[2] == "tool: c1 too late"
+
+
 async def test_a_provider_that_makes_an_error_of_its_cancellation_changes_nothing(
     stage: Stage,
 ) -> None:
@@ -364,6 +387,25 @@ async def test_a_provider_that_makes_an_error_of_its_cancellation_changes_nothin
         assert [event.status for event in of(AgentFinished, stage.events(session))] == ["aborted"]
         assert "retry_scheduled" not in types(stage.events(session))
         assert (await session.run("And?")).text == "again"
+
+
+async def test_other_code_that_makes_an_error_of_its_cancellation_changes_nothing(
+    stage: Stage,
+) -> None:
+    class Context:
+        name = "context"
+
+        async def provide(self, request: ContextRequest) -> list[ContentBlock]:
+            try:
+                await anyio.sleep(100)
+            finally:
+                raise ConnectionError("connection lost")
+
+    session = stage.session([done()], context=[Context()])
+    with anyio.move_on_after(0.1) as scope:
+        await session.run("Go")
+    assert scope.cancelled_caught
+    assert [event.status for event in of(AgentFinished, stage.events(session))] == ["aborted"]
 
 
 # Tools that will not stop

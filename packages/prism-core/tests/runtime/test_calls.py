@@ -259,9 +259,8 @@ async def test_at_most_max_parallel_tools_run_at_once(stage: Stage) -> None:
         await anyio.sleep(0.1)
         running -= 1
 
-    session = stage.session(
-        asks(*((f"c{n}", "count", {}) for n in range(7))), tools=[count], max_parallel_tools=3
-    )
+    calls = [tool_call(id=f"c{n}", name="count") for n in range(7)]
+    session = stage.session([[*calls, done()], [done()]], tools=[count], max_parallel_tools=3)
     start = now()
     await session.run("Go")
     assert most == 3

@@ -431,7 +431,7 @@ def check_raised(raised: BaseException | None, ways: list[str], where: str) -> N
 @pytest.mark.parametrize("kind", SCENES)
 @pytest.mark.parametrize(
     "ways",
-    [["abort"], ["scope"], ["abort", "scope"], ["scope", "abort"]],
+    [["abort"], ["scope"], ["abort", "abort"], ["abort", "scope"], ["scope", "abort"]],
     ids="-".join,
 )
 async def test_a_run_stopped_after_any_step_loses_nothing(

@@ -20,6 +20,7 @@ from prism.core import (
     MessageEntry,
     MiddlewareRegistry,
     NothingToCompact,
+    ProviderError,
     RunAborted,
     SecretRedactor,
     Session,
@@ -39,7 +40,7 @@ from prism.core._contracts import (
 from prism.core._wire import CustomEntry
 from prism.core.compaction import DefaultCompactionStrategy
 from prism.core.host import PermissionRule, StaticPermissionPolicy
-from prism.core.providers import delay, done, text_delta, tool_call
+from prism.core.providers import delay, done, error, text_delta, tool_call
 
 from .harness import Stage, of, provider_of, said, sent, types
 
@@ -527,13 +528,18 @@ async def test_records_labels_and_checkouts_do_not_count(stage: Stage) -> None:
 
 
 async def test_it_never_follows_a_compaction_at_once(stage: Stage) -> None:
-    session = await talked(stage)
+    cut = [text_delta("cut"), done(stop_reason="length")]
+    session = stage.session([END, END, cut, END, END])
+    for number in range(3):
+        await session.run(f"{number}")
     await session.compact(keep_recent_entries=4)
     await session.append_custom({"type": "note"})
     await session.checkout(session.leaf_id)
-    with pytest.raises(Exception, match="nothing to continue"):
-        await session.continue_(compaction=CompactionOptions(threshold_entries=1))
+    options = CompactionOptions(threshold_entries=1, keep_recent_entries=1)
+    await session.continue_(compaction=options)  # what was counted last is the compaction
     assert len(of(CompactionStarted, stage.events(session))) == 1
+    await session.run("more", compaction=options)
+    assert len(of(CompactionStarted, stage.events(session))) == 2
 
 
 async def test_the_input_of_the_run_is_always_kept(stage: Stage) -> None:
@@ -553,6 +559,16 @@ async def test_the_input_of_the_run_is_always_kept(stage: Stage) -> None:
     assert strategy.contexts[0].protected_entry_ids == (kept.id,)
     assert entry.data["keepEntryIds"] == [kept.id]
     assert entry.data["own"] == 1
+    assert sent(provider_of(session).requests[-1])[1:] == ["user: keep me"]
+
+
+async def test_a_run_without_input_keeps_what_it_answers(stage: Stage) -> None:
+    strategy = Strategy(keep=0)
+    session = stage.session([END, [error("no", code="auth")], END])
+    await session.run("one")
+    with pytest.raises(ProviderError):
+        await session.run("keep me")
+    await session.continue_(compaction=CompactionOptions(threshold_entries=1, strategy=strategy))
     assert sent(provider_of(session).requests[-1])[1:] == ["user: keep me"]
 
 

@@ -15,7 +15,15 @@ from prism.core import (
     Warned,
     tool,
 )
-from prism.core.providers import done, error, text_delta, tool_call, usage
+from prism.core.providers import (
+    ProviderEvent,
+    ProviderRequest,
+    done,
+    error,
+    text_delta,
+    tool_call,
+    usage,
+)
 
 from .harness import Stage, of, provider_of
 
@@ -83,11 +91,12 @@ async def test_the_prices_are_those_of_the_model_that_is_asked(stage: Stage) -> 
 
 
 async def test_max_cost_ends_a_run(stage: Stage) -> None:
+    def script(request: ProviderRequest) -> list[ProviderEvent]:
+        call_id = f"c{len(request.messages)}"
+        return [tool_call(id=call_id, name="dig", arguments={}), done(usage=TURN)]
+
     session = stage.session(
-        lambda request: [
-            tool_call(id=f"c{len(request.messages)}", name="dig", arguments={}),
-            done(usage=TURN),
-        ],
+        script,
         model=PRICED,
         tools=[dig],
         limits=UsageLimits(max_cost=5),

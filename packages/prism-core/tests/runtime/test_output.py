@@ -305,7 +305,7 @@ async def test_a_final_answer_is_taken_also_when_a_limit_is_reached(stage: Stage
 
 
 @pytest.mark.parametrize("holds", [True, False])
-async def test_a_limit_ends_also_the_asking_again(stage: Stage, holds: bool) -> None:
+async def test_a_limit_ends_also_the_asking_again(stage: Stage, holds: Any) -> None:
     provider = MockProvider([text_delta("An otter."), done()], supports_output_schema=holds)
     session = stage.session(provider, limits=UsageLimits(max_requests=1))
     result = await session.run("Hi", output=Animal)
@@ -340,7 +340,7 @@ async def test_an_idle_follow_up_and_a_continued_run_give_the_value_too(stage: S
 
 @pytest.mark.parametrize("holds", [True, False])
 async def test_input_that_joins_the_run_gets_an_answer_of_the_same_type(
-    stage: Stage, holds: bool
+    stage: Stage, holds: Any
 ) -> None:
     lion = {"name": "Lion", "legs": 4}
     scripts: list[list[Any]] = [
@@ -350,15 +350,16 @@ async def test_input_that_joins_the_run_gets_an_answer_of_the_same_type(
     if not holds:
         scripts = [[delay(10), final(), done()], [final("f2", **lion), done()]]
     session = stage.session(MockProvider(scripts, supports_output_schema=holds))
+    outputs: list[Any] = []
+
+    async def ask() -> None:
+        outputs.append((await session.run("Which animal?", output=Animal)).output)
+
     async with anyio.create_task_group() as group:
-
-        async def later() -> None:
-            await anyio.sleep(0.005)
-            await session.follow_up("And without water?")
-
-        group.start_soon(later)
-        result = await session.run("Which animal?", output=Animal)
-    assert result.output == Animal(name="Lion", legs=4)
+        group.start_soon(ask)
+        await anyio.sleep(0.005)
+        await session.follow_up("And without water?")
+    assert outputs == [Animal(name="Lion", legs=4)]
     assert "user: And without water?" in said(await session.entries())
 
 
@@ -447,7 +448,7 @@ def test_a_schema_has_its_own_part_at_the_top() -> None:
     ],
 )
 async def test_an_adapter_says_whether_it_can_hold_the_model(
-    provider: Any, model: str, holds: bool
+    provider: Any, model: str, holds: Any
 ) -> None:
     supports = provider.supports_output_schema
     config = ModelConfig(provider=provider.id, model=model)

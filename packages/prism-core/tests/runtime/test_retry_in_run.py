@@ -9,7 +9,9 @@ import pytest
 
 from prism.core import (
     AgentFinished,
+    CompactionEntry,
     CompactionFailed,
+    CompactionFinished,
     CompactionOptions,
     CompactionStarted,
     ErrorInfo,
@@ -23,8 +25,14 @@ from prism.core import (
     Warned,
     tool,
 )
-from prism.core._contracts import RetryContext, RetryDecision, RetryPayload
-from prism.core._wire import TextBlock, ThinkingBlock
+from prism.core._contracts import (
+    CompactionContext,
+    CompactionResult,
+    RetryContext,
+    RetryDecision,
+    RetryPayload,
+)
+from prism.core._wire import NativeBlock, TextBlock, ThinkingBlock
 from prism.core.compaction import DefaultCompactionStrategy
 from prism.core.providers import block_finished, done, error, text_delta, thinking_delta, tool_call
 
@@ -279,6 +287,53 @@ async def test_an_overflow_that_cannot_be_shrunk_is_raised_as_it_came(stage: Sta
     assert len(provider_of(session).requests) == 1
 
 
+async def test_a_compaction_that_shrank_nothing_is_no_reason_to_try_again(stage: Stage) -> None:
+    class KeepsAll:
+        name = "keeps-all"
+
+        async def compact(self, context: CompactionContext) -> CompactionResult:
+            entry = CompactionEntry(
+                id="c1",
+                session_id=context.session_id,
+                timestamp="2026-01-01T00:00:00.000Z",
+                parent_id=context.leaf_id,
+                summary="All of it.",
+            )
+            return CompactionResult(summary=entry.summary, entries=[entry])
+
+    session = stage.session(
+        [END, [OVERFLOW], END],
+        compaction=CompactionOptions(on_overflow="compact", strategy=KeepsAll()),
+    )
+    await session.run("one")
+    with pytest.raises(ProviderError) as caught:
+        await session.run("two")
+    assert (caught.value.code, caught.value.message) == ("context_overflow", "too long")
+    assert len(of(CompactionFinished, stage.events(session))) == 1
+    assert len(provider_of(session).requests) == 2
+
+
+async def test_reasoning_that_was_left_out_stays_out_after_an_overflow(stage: Stage) -> None:
+    refused = ErrorInfo(message="bad signature", code="replay_invalid")
+    signed = [
+        block_finished(index=0, block=ThinkingBlock(text="hm", signature="sig")),
+        text_delta("a", index=1),
+        done(),
+    ]
+    session = stage.session(
+        [END, signed, [error(refused)], [OVERFLOW], END],
+        compaction=CompactionOptions(on_overflow="compact", keep_recent_entries=3),
+    )
+    for text in ("one", "two", "three"):
+        await session.run(text)
+    asked = provider_of(session).requests[2:]
+    assert [sent(request)[-2:] for request in asked] == [
+        ["assistant: <ThinkingBlock> a", "user: three"],
+        ["assistant: a", "user: three"],
+        ["assistant: a", "user: three"],
+    ]
+
+
 @pytest.mark.parametrize("options", [{}, {"compaction": False}])
 async def test_without_being_asked_to_an_overflow_is_not_compacted(
     stage: Stage, options: dict[str, Any]
@@ -310,9 +365,17 @@ async def test_an_overflow_after_output_is_not_compacted(stage: Stage) -> None:
 async def test_replayed_reasoning_that_is_refused_is_left_out_once(stage: Stage) -> None:
     refused = ErrorInfo(message="bad signature", code="replay_invalid")
     signed = ThinkingBlock(text="hm", signature="sig")
+    searched = NativeBlock(api="a", kind="web_search_call", data="{}")
+    compacted = NativeBlock(api="a", kind="compaction", data="{}")
     session = stage.session(
         [
-            [block_finished(index=0, block=signed), text_delta("a"), done()],
+            [
+                block_finished(index=0, block=signed),
+                block_finished(index=1, block=searched),
+                block_finished(index=2, block=compacted),
+                text_delta("a", index=3),
+                done(),
+            ],
             [error(refused)],
             END,
             [error(refused)],
@@ -322,8 +385,9 @@ async def test_replayed_reasoning_that_is_refused_is_left_out_once(stage: Stage)
     await session.run("one")
     assert (await session.run("two")).text == "end"
     requests = provider_of(session).requests
-    assert signed in requests[1].messages[1].content
-    assert requests[2].messages[1].content == [TextBlock(text="a")]
+    answer = TextBlock(text="a")
+    assert requests[1].messages[1].content == [signed, searched, compacted, answer]
+    assert requests[2].messages[1].content == [compacted, answer]
     assert [event.code for event in of(Warned, stage.events(session))] == ["reasoning_dropped"]
     with pytest.raises(ProviderError) as caught:
         await session.run("three")

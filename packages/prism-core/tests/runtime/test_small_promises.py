@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from prism.core import (
     CompactionEntry,
     CompactionOptions,
+    ContentBlock,
     CustomEntry,
     Message,
     MessageEntry,
     ModelChangeEntry,
     ModelConfig,
     RegistryError,
+    SessionEntry,
     StoreError,
     TextBlock,
     Tool,
     ToolCallBlock,
+    ToolContext,
     ToolResultBlock,
     UsageError,
 )
@@ -115,7 +120,10 @@ async def test_a_stored_level_none_is_off(stage: Stage) -> None:
 
 
 def test_a_tool_whose_schema_is_wrong_is_refused_by_the_agent(stage: Stage) -> None:
-    broken = Tool(name="broken", execute=lambda *_: None, parameters={"type": "thing"})
+    async def execute(arguments: dict[str, Any], context: ToolContext) -> None:
+        """Never called."""
+
+    broken = Tool(name="broken", execute=execute, parameters={"type": "thing"})
     with pytest.raises(UsageError, match="'broken'") as caught:
         stage.agent(tools=[broken])
     assert caught.value.code == "invalid_schema"
@@ -152,8 +160,7 @@ async def test_steering_during_a_compaction_outranks_a_later_follow_up(stage: St
         group.start_soon(compact)
         await ticks()
         session.steer("Quick!")
-        result = await session.follow_up("And then?")
-    assert result is not None
+        assert await session.follow_up("And then?") is not None
     assert said(await session.entries())[2:] == ["user: Quick!", "user: And then?", "assistant: ok"]
     assert not session.inbox.steer
 
@@ -180,17 +187,18 @@ async def test_it_does_so_for_a_follow_up_that_changes_the_model(stage: Stage) -
 
 
 def test_a_result_that_comes_after_its_call_was_compacted_brings_the_call_back() -> None:
-    def entry(kind: type, number: int, **fields: object) -> object:
-        return kind(
+    def entry(kind: Any, number: int, **fields: Any) -> SessionEntry:
+        made: SessionEntry = kind(
             id=f"e{number}",
             session_id="s1",
             timestamp="2026-01-01T00:00:00.000Z",
             parent_id=f"e{number - 1}" if number > 1 else None,
             **fields,
         )
+        return made
 
-    def message(number: int, role: str, *blocks: object) -> object:
-        return entry(MessageEntry, number, message=Message(role=role, content=list(blocks)))
+    def message(number: int, role: str, block: ContentBlock) -> SessionEntry:
+        return entry(MessageEntry, number, message=Message(role=role, content=[block]))
 
     call = ToolCallBlock(id="c1", name="dig", arguments={})
     late = message(6, "tool", ToolResultBlock(tool_call_id="c1", name="dig", result="sand"))
@@ -205,9 +213,9 @@ def test_a_result_that_comes_after_its_call_was_compacted_brings_the_call_back()
     ]
     grown = History.load([], None)
     for each in entries:
-        grown.append(each)  # type: ignore[arg-type]
+        grown.append(each)
         known = entries[: entries.index(each) + 1]
-        loaded = History.load(known, each.id)  # type: ignore[arg-type, attr-defined]
+        loaded = History.load(known, each.id)
         assert grown.pairs.snapshot() == loaded.pairs.snapshot()
         assert grown.summaries == loaded.summaries
         assert grown.counted == loaded.counted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from prism.core import (
     ModelConfig,
     SecretRedactor,
     Session,
+    SessionEntry,
     SessionExists,
     StoreConflict,
     StoreError,
@@ -298,13 +299,18 @@ async def test_a_clone_holds_every_entry_and_stands_where_it_is_told(stage: Stag
     path = await ids(session)
     await session.checkout(path[1])
     await session.run("other branch")
+    await session.label("left", target_id=path[3])
+    source = await session.agent.store.entries("s1")
     clone = stage.watch(await session.clone(id="c1"))
     assert await ids(clone) == await ids(session)
+    assert {node.id: node.label for node in await clone.tree() if node.label} == {path[3]: "left"}
     assert [branch.leaf_id for branch in await clone.branches()] == [
         branch.leaf_id for branch in await session.branches()
     ]
     elsewhere = await session.clone(id="c2", leaf_id=path[3])
     assert await ids(elsewhere) == path
+    await clone.run("in the clone alone")
+    assert await session.agent.store.entries("s1") == source
     await session.checkout(None)
     root = await session.clone(id="c3")
     assert await root.entries() == []
@@ -550,7 +556,13 @@ async def test_a_history_with_a_hole_or_a_compaction_that_says_nothing_is_told_a
             for position, entry in enumerate(entries[self.gone :], 1):
                 yield StoredEntry(position=position, entry=entry, raw=b"{}")
 
-        def append_nowait(self, *_: Any, **__: Any) -> int | None:
+        def append_nowait(
+            self,
+            session_id: str,
+            entries: Sequence[SessionEntry],
+            *,
+            expected_version: int | None = None,
+        ) -> int:
             return 1
 
     for gone, codes in ((1, ["missing_parent"]), (5, ["missing_parent", "invalid_compaction"])):

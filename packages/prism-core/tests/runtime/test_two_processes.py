@@ -55,7 +55,7 @@ async def race(session, name, count):
             except StoreConflict:
                 await session.reload()
             else:
-                stored += [entry.id for entry in result.entries]
+                stored += result.entry_ids
                 break
     return stored
 
@@ -174,5 +174,3 @@ async def test_processes_that_write_at_once_keep_one_branch_with_all_that_they_w
         assert [entry_id for entry_id in path if entry_id in ids] == ids
     assert len(await store.entries("s1")) == len(path)
     await store.aclose()
-
-

@@ -231,6 +231,26 @@ async def test_a_lock_that_is_never_released_is_an_error(tmp_path: Path) -> None
     await store.aclose()
 
 
+async def test_the_first_open_waits_for_another_process_that_holds_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    waits: list[float] = []
+
+    def let_go(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr("prism.core.stores._sqlite._database.time.sleep", let_go)
+    store = SqliteSessionStore(tmp_path / "db")
+    assert await store.append("s", chain(0, 1)) == 1
+    assert len(waits) == 3
+    other.close()
+    await store.aclose()
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 async def test_a_file_that_is_gone_is_told_once(tmp_path: Path, replaced: bool) -> None:  # noqa: FBT001
     path = tmp_path / "db"

@@ -41,7 +41,7 @@ def test_a_strangers_exception_has_its_class_as_name_and_no_code():
 
 
 def test_a_secret_in_the_key_of_a_key_error_is_found():
-    secret = "it's\n\x00secret"
+    secret = "it's\n\x00secret"  # noqa: S105
     redact = SecretRedactor([secret]).redact_text
     assert error_info(KeyError(secret), redact=redact).message == "[REDACTED]"
     assert error_info(KeyError(), redact=redact).message == "KeyError"

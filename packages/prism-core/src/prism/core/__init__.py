@@ -311,7 +311,7 @@ __all__ = [
     "wait_for_retry",
 ]
 
-__getattr__ = _lazy.lazy_names(
+__getattr__: _lazy.GetAttribute = _lazy.lazy_names(
     __name__,
     {
         "RPC_CODES": "_wire",

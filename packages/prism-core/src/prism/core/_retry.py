@@ -197,15 +197,15 @@ class DefaultRetryPolicy:
             number = getattr(given, name) if value is None else value
             return non_negative_number(name, number, cap=MAX_DELAY_MS)
 
-        self.max_attempts = positive_int(
+        self.max_attempts: int = positive_int(
             "max_attempts",
             given.max_attempts if max_attempts is None else max_attempts,
             cap=MAX_ATTEMPTS,
         )
-        self.base_delay_ms = delay("base_delay_ms", base_delay_ms)
-        self.max_delay_ms = delay("max_delay_ms", max_delay_ms)
-        self.max_retry_after_ms = delay("max_retry_after_ms", max_retry_after_ms)
-        self.jitter = given.jitter if jitter is None else jitter
+        self.base_delay_ms: int | float = delay("base_delay_ms", base_delay_ms)
+        self.max_delay_ms: int | float = delay("max_delay_ms", max_delay_ms)
+        self.max_retry_after_ms: int | float = delay("max_retry_after_ms", max_retry_after_ms)
+        self.jitter: bool = given.jitter if jitter is None else jitter
         if type(self.jitter) is not bool:
             raise UsageError(
                 f"jitter must be True or False, not {self.jitter!r}.", code="invalid_limit"

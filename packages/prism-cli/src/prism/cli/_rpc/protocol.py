@@ -32,7 +32,7 @@ MAX_IN_FLIGHT: Final = 1_024
 MAX_SESSIONS: Final = 1_000
 """Sessions that one process holds open."""
 
-MAX_QUEUED: Final = 1_000
+MAX_QUEUED: Final = 256
 """Inputs that may wait for one run."""
 
 RequestId: TypeAlias = str | int | float

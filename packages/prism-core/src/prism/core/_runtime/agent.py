@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import structs
 
@@ -37,9 +37,12 @@ from prism.core._support.limits import positive_int
 from prism.core._support.redaction import SecretRedactor
 from prism.core._wire import ModelConfig, ProviderOptions, UsageLimits
 from prism.core.prompt import DefaultInputBuilder, DefaultPromptBuilder
-from prism.core.providers import ProviderRegistry, ThinkingTable, merge_request_options
+from prism.core.providers import ProviderRegistry, merge_request_options
 from prism.core.stores import MemorySessionStore
 from prism.core.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from prism.core.providers import ThinkingTable
 
 DEFAULT_MAX_TOOL_ROUNDS: Final = 32
 DEFAULT_MAX_PARALLEL_TOOLS: Final = 8
@@ -120,20 +123,22 @@ class Agent:
         self.system_parts: tuple[str, ...] = (
             () if system is None else (system,) if isinstance(system, str) else tuple(system)
         )
-        self.context = tuple(context)
-        self.thinking_level = check_level(thinking_level)
-        self.thinking = thinking
+        self.context: tuple[ContextProvider, ...] = tuple(context)
+        self.thinking_level: str | None = check_level(thinking_level)
+        self.thinking: ThinkingTable | None = thinking
         self.options = options
-        self.request_policies = tuple(request_policies)
+        self.request_policies: tuple[RequestPolicy, ...] = tuple(request_policies)
         self.middleware = middleware
         self.permissions = permissions
-        self.redactor = SecretRedactor() if redactor is None else redactor
+        self.redactor: SecretRedactor = SecretRedactor() if redactor is None else redactor
         self.compaction = compaction
         self.retry = retry
         self.limits = limits
-        self.max_tool_rounds = tool_rounds("max_tool_rounds", max_tool_rounds)
-        self.max_parallel_tools = positive_int("max_parallel_tools", max_parallel_tools, cap=1_024)
-        self.tool_cancel_grace_ms = positive_int(
+        self.max_tool_rounds: int = tool_rounds("max_tool_rounds", max_tool_rounds)
+        self.max_parallel_tools: int = positive_int(
+            "max_parallel_tools", max_parallel_tools, cap=1_024
+        )
+        self.tool_cancel_grace_ms: int = positive_int(
             "tool_cancel_grace_ms", tool_cancel_grace_ms, cap=600_000
         )
         self.input_builder: InputBuilder = input_builder or DefaultInputBuilder()

@@ -44,10 +44,10 @@ class PendingApproval:
     __slots__ = ("answer", "answering", "call", "changed")
 
     def __init__(self, call: ToolCallBlock) -> None:
-        self.call = call
-        self.answering = False
+        self.call: ToolCallBlock = call
+        self.answering: bool = False
         self.answer: ApprovalAnswer | None = None
-        self.changed = anyio.Event()
+        self.changed: anyio.Event = anyio.Event()
 
 
 def approval_record(

@@ -114,8 +114,8 @@ class Attempt:
         self._by_index: dict[int, Building] = {}
         # The block that text without an index belongs to; never a finished one.
         self._open: Building | None = None
-        self.started = False
-        self.stored = False
+        self.started: bool = False
+        self.stored: bool = False
         self.stop_reason: str | None = None
         self.usage: Usage | None = None
         self._prices: ModelCost | None = None

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
-from anyio import CancelScope, from_thread
-from anyio.lowlevel import EventLoopToken, checkpoint_if_cancelled, current_token
+from anyio import CancelScope
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from prism.core._contracts import Tool, ToolContext, ToolResultPayload
 from prism.core._errors import EncodeError
 from prism.core._runtime.approvals import permission_error
 from prism.core._runtime.checks import given
 from prism.core._runtime.preflight import Preflight, Slot
+from prism.core._runtime.reports import Reports
 from prism.core._wire import (
     ErrorInfo,
     Message,
@@ -25,14 +25,10 @@ from prism.core._wire import (
     ToolExecutionBlocked,
     ToolExecutionError,
     ToolExecutionFinished,
-    ToolExecutionProgress,
     ToolExecutionStarted,
     ToolResult,
-    Usage,
-    UsageReported,
     encode,
     has_non_finite,
-    to_plain,
 )
 from prism.core.tools import ToolOutcome, error_result, execute_tool, result_message
 
@@ -62,15 +58,13 @@ class Batch:
     def __init__(self, run: RunState, slots: Sequence[Slot], tools: Mapping[str, Tool]) -> None:
         self._run = run
         self._preflight = Preflight(run, tools)
-        self.slots = list(slots)
+        self.slots: list[Slot] = list(slots)
         self._running = 0
         self._done: deque[Slot] = deque()
         self._changed: anyio.Event | None = None
         self._last_begun: anyio.Event | None = None
         self._flushed = 0
-        self._abandoned = False
-        self._thread = get_ident()
-        self._token: EventLoopToken | None = None
+        self._reports = Reports(run)
 
     async def execute(self) -> None:
         """Check all calls, run those that may, and store every result."""
@@ -152,9 +146,9 @@ class Batch:
             run_id=run.id,
             tool_call_id=slot.call.id,
             metadata=run.options.metadata,
-            report=self._reporter(slot),
+            report=self._reports.progress_of(slot),
             redact=run.redactor.redact_value if run.redactor else None,
-            report_usage=self._usage_reporter(slot),
+            report_usage=self._reports.usage_of(slot),
         )
         outcome: ToolOutcome | None = None
         try:
@@ -181,74 +175,12 @@ class Batch:
         finally:
             if begun is not None:
                 begun.set()
-            if not self._abandoned:
+            if not self._reports.closed:
                 slot.outcome = outcome or _stopped(slot)
                 self._running -= 1
                 self._done.append(slot)
                 if self._changed is not None:
                     self._changed.set()
-
-    def _reporter(self, slot: Slot) -> Callable[[Any], None]:
-        tell = self._from_any_thread(slot)
-
-        def report(value: Any) -> None:
-            # A copy, since the tool may go on with what it reported.
-            plain = to_plain(value)
-            if has_non_finite(plain):
-                raise EncodeError("Progress holds NaN or Infinity, which JSON has not.")
-            encode(plain)
-            tell(self._progress, slot, plain)
-
-        return report
-
-    def _usage_reporter(self, slot: Slot) -> Callable[[Usage, str], None]:
-        tell = self._from_any_thread(slot)
-
-        def report(usage: Usage, source: str) -> None:
-            tell(self._usage, slot, usage, source)
-
-        return report
-
-    def _from_any_thread(self, slot: Slot) -> Callable[..., None]:
-        """Calls a function in the event loop's thread, as long as somebody hears it."""
-        if self._token is None:
-            self._token = current_token()
-        token = self._token
-
-        def tell(function: Callable[..., None], *args: Any) -> None:
-            if get_ident() == self._thread:
-                function(*args)
-            elif not self._abandoned:
-                try:
-                    from_thread.run_sync(function, *args, token=token)
-                except RuntimeError:
-                    # The event loop has ended: the thread was abandoned, and nobody hears it.
-                    if slot.outcome is None and not self._abandoned:
-                        raise
-
-        return tell
-
-    def _usage(self, slot: Slot, usage: Usage, source: str) -> None:
-        run = self._run
-        if slot.started and slot.outcome is None and not self._abandoned:
-            run.emit(
-                UsageReported(
-                    session_id=run.session_id, run_id=run.id, usage=usage, source=source
-                )
-            )
-
-    def _progress(self, slot: Slot, value: Any) -> None:
-        run = self._run
-        if slot.started and slot.outcome is None and not self._abandoned:
-            run.emit(
-                ToolExecutionProgress(
-                    session_id=run.session_id,
-                    run_id=run.id,
-                    tool_call_id=slot.call.id,
-                    name=slot.call.name,
-                    progress=run.redactor.redact_value(value),
-                )
-            )
 
     # After the call
 
@@ -331,7 +263,7 @@ class Batch:
             while self._running:
                 self._changed = anyio.Event()
                 await self._changed.wait()
-        self._abandoned = True
+        self._reports.closed = True
         for slot in self.slots:
             if slot.result is None:
                 self._answer_at_the_end(slot, error, reason)

@@ -141,8 +141,8 @@ class RunEnding(RunState):
             self.told_cost = True
             self.warn(
                 "cost_unknown",
-                f"max_cost cannot hold: model {self.model.model!r} has no prices (ModelConfig.cost) "
-                "and its provider names no cost.",
+                f"max_cost cannot hold: model {self.model.model!r} has no prices "
+                "(ModelConfig.cost), and its provider names no cost.",
             )
 
     def finish(self, status: str, error: ErrorInfo | None = None) -> None:

@@ -69,12 +69,12 @@ class History:
         self.path: list[SessionEntry] = []
         self.on_path: set[str] = set()
         self.leaf_id: str | None = None
-        self.pairs = PairRepairer()
+        self.pairs: PairRepairer = PairRepairer()
         self.summaries: list[str] = []
         self.model: ModelConfig | None = None
         self.thinking_level: str | None = None
-        self.counted = 0
-        self.ends_in_compaction = False
+        self.counted: int = 0
+        self.ends_in_compaction: bool = False
         self.last_message: Message | None = None
         self.call_ids: set[str] = set()
         self.approvals: dict[str, dict[str, Any]] = {}

@@ -47,7 +47,7 @@ class SessionLog:
     def __init__(
         self, store: SessionStore, session_id: str, *, clock: Clock, id_maker: IdMaker
     ) -> None:
-        self.history = History()
+        self.history: History = History()
         self._store = store
         self._session_id = session_id
         self._clock = clock

@@ -52,15 +52,17 @@ class Run(RunEnding):
             failure = error
         if self.crash is not None:
             failure = self.crash
-        elif failure is not None and current_effective_deadline() == -float("inf"):
+        if failure is None and not self.aborted:
+            self.finish(self.status)
+            return
+        if self.crash is None and current_effective_deadline() == -float("inf"):
             # Somebody turned the cancellation into another exception, or it came from elsewhere
             # at the same time.
             await self.settle_cancelled()
-            return
-        if failure is None and not self.aborted:
-            self.finish(self.status)
         else:
             await self.settle(failure)
+        # A cancellation wins over what the run would raise, also one that came meanwhile.
+        await checkpoint_if_cancelled()
 
     # The loop
 
@@ -148,8 +150,6 @@ class Run(RunEnding):
         return []
 
     async def _loop(self, rounds: int) -> None:
-        chosen = self.options.max_tool_rounds
-        max_rounds = self.agent.max_tool_rounds if chosen is None else chosen
         inbox = self.session.inbox
         paused = False
         while True:
@@ -162,12 +162,7 @@ class Run(RunEnding):
             calls = self.message.tool_calls if attempt.stored and self.message else []
             paused = attempt.stop_reason == "pause" and not calls
             if calls or paused:
-                over = self.limit_in_words()
-                if over is None and rounds >= max_rounds:
-                    await self._end_at_rounds(attempt, calls, max_rounds)
-                    return
-                if over is not None:
-                    await self._end_at_limit(attempt, calls, over)
+                if await self._ends_before_calls(attempt, calls, rounds):
                     return
                 rounds += 1
                 if calls:
@@ -185,14 +180,19 @@ class Run(RunEnding):
                         return
                     await self._ask_again()
                     continue
-            if not inbox.steer and not inbox.follow_up:
+            if not await self._follow():
                 return
-            if self._is_over_limit():
-                return
-            if self.output is not None:
-                self.output.renew()
-            if not inbox.steer:
-                self.input_ids += await deliver(self, inbox.take_follow_up(), inbox.follow_up)
+
+    async def _follow(self) -> bool:
+        """Whether an answered run goes on, with what was said meanwhile."""
+        inbox = self.session.inbox
+        if (not inbox.steer and not inbox.follow_up) or self._is_over_limit():
+            return False
+        if self.output is not None:
+            self.output.renew()
+        if not inbox.steer:
+            self.input_ids += await deliver(self, inbox.take_follow_up(), inbox.follow_up)
+        return True
 
     async def _execute(self, batch: Batch) -> None:
         """Run the calls; a final answer among them that was refused is counted."""
@@ -244,6 +244,21 @@ class Run(RunEnding):
         self.turn_usage = None
         self.emit(TurnStarted(session_id=self.session_id, run_id=self.id, turn=self.turn_number))
         self.turn_open = True
+
+    async def _ends_before_calls(
+        self, attempt: Attempt, calls: list[ToolCallBlock], rounds: int
+    ) -> bool:
+        """Whether the run ends with the calls of this answer, which are not run then."""
+        chosen = self.options.max_tool_rounds
+        max_rounds = self.agent.max_tool_rounds if chosen is None else chosen
+        over = self.limit_in_words()
+        if over is not None:
+            await self._end_at_limit(attempt, calls, over)
+        elif rounds >= max_rounds:
+            await self._end_at_rounds(attempt, calls, max_rounds)
+        else:
+            return False
+        return True
 
     async def _end_at_rounds(
         self, attempt: Attempt, calls: list[ToolCallBlock], max_rounds: int

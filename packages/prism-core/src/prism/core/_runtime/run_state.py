@@ -12,10 +12,11 @@ from prism.core._contracts import Provider, Tool, ToolSpec
 from prism.core._errors import UsageError
 from prism.core._runtime.approvals import Approvals
 from prism.core._runtime.attempt import Attempt
-from prism.core._runtime.broadcast import Subscription
+from prism.core._runtime.broadcast import Broadcast, Subscription
 from prism.core._runtime.limits import reached_limit
 from prism.core._runtime.options import RunOptions, RunResult
 from prism.core._runtime.output import Output
+from prism.core._support.redaction import SecretRedactor
 from prism.core._wire import (
     AgentEvent,
     AgentStarted,
@@ -65,14 +66,14 @@ class RunState:
         agent = session.agent
         self.session = session
         self.agent = agent
-        self.session_id = session.id
-        self.id = agent.id_maker("run")
+        self.session_id: str = session.id
+        self.id: str = agent.id_maker("run")
         self.options = options
         self.value = value
-        self.resume = resume
-        self.follows = False
-        self.broadcast = session.broadcast
-        self.redactor = agent.redactor
+        self.resume: bool = resume
+        self.follows: bool = False
+        self.broadcast: Broadcast = session.broadcast
+        self.redactor: SecretRedactor = agent.redactor
         if options.redactor is not None:
             self.redactor = self.redactor.extended(options.redactor)
         retry = agent.retry_for(options)
@@ -85,7 +86,7 @@ class RunState:
         self.final_tool: Tool | None = None
         self.system: tuple[str, ...] = ()
         self.context: list[ContentBlock] = []
-        self.approvals = Approvals(self)
+        self.approvals: Approvals = Approvals(self)
         self.message: Message | None = None
         self.stop_reason: str | None = None
         self.input_ids: list[str] = []
@@ -95,13 +96,13 @@ class RunState:
         self.attempt: Attempt | None = None
         self.batch: Batch | None = None
         self.compacted_overflow = False
-        self.told_clamp = False
-        self.told_cost = False
-        self.status = "completed"
-        self.accepting = True
-        self.ending = False
-        self.announced = False
-        self.aborted = False
+        self.told_clamp: bool = False
+        self.told_cost: bool = False
+        self.status: str = "completed"
+        self.accepting: bool = True
+        self.ending: bool = False
+        self.announced: bool = False
+        self.aborted: bool = False
         self.abort_reason: str | None = None
         self.crash: BaseException | None = None
         self.error: BaseException | None = None
@@ -109,8 +110,8 @@ class RunState:
         self.reader: Subscription | None = None
         self.entry_ids: list[str] = []
         self.usage: Usage | None = None
-        self.requests = 0
-        self.tool_calls = 0
+        self.requests: int = 0
+        self.tool_calls: int = 0
         self._scope = CancelScope()
         self._group: TaskGroup | None = None
         self._provider: Provider | None = None

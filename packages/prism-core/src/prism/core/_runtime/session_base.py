@@ -38,10 +38,12 @@ class SessionBase:
     def __init__(self, agent: Agent, session_id: str) -> None:
         self.id = session_id
         self.agent = agent
-        self.log = SessionLog(agent.store, session_id, clock=agent.clock, id_maker=agent.id_maker)
-        self.inbox = Inbox()
+        self.log: SessionLog = SessionLog(
+            agent.store, session_id, clock=agent.clock, id_maker=agent.id_maker
+        )
+        self.inbox: Inbox = Inbox()
         self.approvals: dict[str, PendingApproval] = {}
-        self.broadcast = Broadcast()
+        self.broadcast: Broadcast = Broadcast()
         self.is_compacting = False
         self._run: RunState | None = None
         self._compaction: CancelScope | None = None

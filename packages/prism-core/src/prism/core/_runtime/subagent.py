@@ -75,9 +75,9 @@ def agent_tool(
     if isinstance(agent, AgentDefinition):
         name = agent.name if name is None else name
         description = agent.description if description is None else description
-        asked = agent(**parts) if "provider" in parts else None
-        if asked is None:
+        if "provider" not in parts:
             raise UsageError(f"The agent {agent.name!r} needs a provider: give provider=.")
+        asked = agent(**parts)
     elif parts:
         raise UsageError(
             f"An Agent is complete; these go with a definition: {', '.join(sorted(parts))}."
@@ -135,14 +135,16 @@ class _Delegate:
         result: RunResult | None = None
         failure: PrismError | None = None
         try:
-            await session.append_custom({
-                "type": AGENT_TYPE,
-                "agent": self._name,
-                "depth": depth,
-                "sessionId": context.session_id,
-                "runId": context.run_id,
-                "toolCallId": context.tool_call_id,
-            })
+            await session.append_custom(
+                {
+                    "type": AGENT_TYPE,
+                    "agent": self._name,
+                    "depth": depth,
+                    "sessionId": context.session_id,
+                    "runId": context.run_id,
+                    "toolCallId": context.tool_call_id,
+                }
+            )
             result = await session.run(
                 # What the asking run knows to be secret is not written into another session.
                 context.redact(prompt),

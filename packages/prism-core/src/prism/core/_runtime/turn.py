@@ -30,6 +30,7 @@ from prism.core._wire import (
     Message,
     MessageEntry,
     MessageFinished,
+    NativeBlock,
     RetryScheduled,
     TextBlock,
     ThinkingBlock,
@@ -245,7 +246,11 @@ async def _ask_middleware(run: RunState, request: ProviderRequest) -> ProviderRe
 
 
 def without_reasoning(messages: Sequence[Message]) -> list[Message]:
-    """The messages without thinking and replay state; what then is empty goes."""
+    """The messages without thinking and replay state; what then is empty goes.
+
+    A vendor's own items hang on the reasoning beside them, but for a compaction: it stands for
+    messages that are no longer there.
+    """
     kept: list[Message] = []
     for message in messages:
         if message.role != "assistant":
@@ -257,6 +262,7 @@ def without_reasoning(messages: Sequence[Message]) -> list[Message]:
             else block
             for block in message.content
             if not isinstance(block, ThinkingBlock)
+            and not (isinstance(block, NativeBlock) and block.kind != "compaction")
         ]
         if content:
             kept.append(structs.replace(message, content=content))

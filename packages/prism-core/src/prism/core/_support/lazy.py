@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+GetAttribute: TypeAlias = Callable[[str], object]
+"""What a module's `__getattr__` is."""
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_names(package: str, homes: Mapping[str, str]) -> GetAttribute:
     """A module's `__getattr__`: it loads a name from the module of *package* that has it.
 
     Args:

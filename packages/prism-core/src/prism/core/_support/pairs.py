@@ -193,7 +193,7 @@ class PairRepairer:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.repairs = 0
+        self.repairs: int = 0
         self._batch = _Batch()
         # Where results that no tool gave stand in `messages`, by the call's id in the history.
         self._stand_ins: dict[str, list[int]] = {}

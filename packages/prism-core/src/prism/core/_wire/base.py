@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -53,14 +53,14 @@ class RawJson:
     __slots__ = ("raw",)
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = one_line(raw)
+        self.raw: bytes = one_line(raw)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RawJson) or type(other) is not type(self):
             return NotImplemented
         return self.raw == other.raw or bool(parse_json(self.raw) == parse_json(other.raw))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class OpaqueBlock(RawJson):
@@ -75,7 +75,7 @@ class OpaqueBlock(RawJson):
 
     def __init__(self, *, type: str, raw: bytes) -> None:  # noqa: A002
         super().__init__(raw)
-        self.type = type
+        self.type: str = type
 
     def __repr__(self) -> str:
         return f"OpaqueBlock(type={self.type!r})"

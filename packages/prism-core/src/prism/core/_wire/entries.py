@@ -133,11 +133,11 @@ class OpaqueEntry(RawJson):
         timestamp: str = "",
     ) -> None:
         super().__init__(raw)
-        self.id = id
-        self.session_id = session_id
-        self.kind = kind
-        self.parent_id = parent_id
-        self.timestamp = timestamp
+        self.id: str = id
+        self.session_id: str = session_id
+        self.kind: str = kind
+        self.parent_id: str | None = parent_id
+        self.timestamp: str = timestamp
 
     def __repr__(self) -> str:
         return f"OpaqueEntry(id={self.id!r}, kind={self.kind!r})"

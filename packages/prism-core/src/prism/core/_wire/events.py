@@ -257,9 +257,9 @@ class OpaqueEvent(RawJson):
         run_id: str | None = None,
     ) -> None:
         super().__init__(raw)
-        self.type = type
-        self.session_id = session_id
-        self.run_id = run_id
+        self.type: str = type
+        self.session_id: str = session_id
+        self.run_id: str | None = run_id
 
     def __repr__(self) -> str:
         return f"OpaqueEvent(type={self.type!r})"

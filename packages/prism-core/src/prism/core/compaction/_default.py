@@ -73,9 +73,9 @@ class DefaultCompactionStrategy:
     ) -> None:
         if not name:
             raise UsageError("A compaction strategy needs a name.", code="invalid_name")
-        self.name = name
-        self.keep_recent_entries = _keep(keep_recent_entries)
-        self.max_summary_chars = _chars(max_summary_chars)
+        self.name: str = name
+        self.keep_recent_entries: int = _keep(keep_recent_entries)
+        self.max_summary_chars: int = _chars(max_summary_chars)
         self._redactor = SecretRedactor(secrets)
         self._clock = clock
         self._new_id = new_id

@@ -52,8 +52,8 @@ class RefreshFlight:
     __slots__ = ("attempts", "failure", "latest", "lock")
 
     def __init__(self) -> None:
-        self.lock = Lock()
-        self.attempts = 0
+        self.lock: Lock = Lock()
+        self.attempts: int = 0
         self.latest: OAuthCredential | None = None
         self.failure: CredentialError | None = None
 

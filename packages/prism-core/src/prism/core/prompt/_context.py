@@ -22,7 +22,7 @@ class StaticContext:
     __slots__ = ("_blocks", "name")
 
     def __init__(self, name: str, text: str) -> None:
-        self.name = name
+        self.name: str = name
         self._blocks: tuple[ContentBlock, ...] = (TextBlock(text=text),) if text.strip() else ()
 
     async def provide(self, request: ContextRequest) -> Sequence[ContentBlock]:

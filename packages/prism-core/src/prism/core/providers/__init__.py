@@ -145,7 +145,7 @@ __all__ = [
     "use_case_credential_provider",
 ]
 
-__getattr__ = _lazy.lazy_names(
+__getattr__: _lazy.GetAttribute = _lazy.lazy_names(
     __name__,
     {
         "AnthropicCompat": "_anthropic",

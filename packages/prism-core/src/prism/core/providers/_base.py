@@ -124,7 +124,7 @@ class HttpProvider(ABC):
         if client is not None and transport is not None:
             raise UsageError("Give either client or transport, not both.")
         self.id = id
-        self.base_url = _checked_base_url(base_url)
+        self.base_url: str = _checked_base_url(base_url)
         self._credential = Secret(credential) if isinstance(credential, str) else credential
         self._resolver = credential_resolver
         self._own_headers = _checked_headers(headers or {}, UsageError, "headers")

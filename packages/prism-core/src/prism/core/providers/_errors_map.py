@@ -136,6 +136,8 @@ _TEXTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     )
 )
 
+_RATE_LIMIT_HEADER: Final = re.compile(r"^[a-z-]{0,40}ratelimit-[a-z-]{0,40}(?:remaining|reset)")
+_MAX_RATE_LIMITS: Final = 16
 _REQUEST_ID_HEADERS: Final = ("request-id", "x-request-id", "x-goog-request-id")
 
 
@@ -227,6 +229,8 @@ class ErrorMapper:
             (self.headers[name] for name in _REQUEST_ID_HEADERS if name in self.headers), None
         )
         facts["requestId"] = self._clean(request_id) if request_id else None
+        if code == "rate_limit":
+            facts["rateLimits"] = self._rate_limits() or None
         should_retry = self.headers.get("x-should-retry")
         if should_retry in {"true", "false"}:
             facts["shouldRetry"] = should_retry == "true"
@@ -247,6 +251,11 @@ class ErrorMapper:
             retry_after_ms=delay_ms,
             details={key: value for key, value in facts.items() if value is not None} or None,
         )
+
+    def _rate_limits(self) -> dict[str, str]:
+        """What the vendor said of the buckets that ran empty, by the names of its headers."""
+        found = [name for name in self.headers if _RATE_LIMIT_HEADER.search(name)]
+        return {name: self._clean(self.headers[name], 100) for name in found[:_MAX_RATE_LIMITS]}
 
     def _clean(self, text: str, max_bytes: int = 200) -> str:
         return SecretRedactor(self._secrets).redact_and_truncate(text, max_bytes)

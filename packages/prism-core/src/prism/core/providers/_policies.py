@@ -100,7 +100,7 @@ class RequestPolicyChain:
 
     def __init__(self, policies: Iterable[RequestPolicy] = (), *, name: str = "chain") -> None:
         self.name = name
-        self.policies = tuple(policies)
+        self.policies: tuple[RequestPolicy, ...] = tuple(policies)
 
     def apply(self, request: ProviderRequest, context: PolicyContext) -> ProviderRequest:
         """The request to send; what a policy raises, it raises.

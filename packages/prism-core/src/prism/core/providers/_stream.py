@@ -168,7 +168,7 @@ def decode_slowly(kind: type[T], data: bytes) -> T | None:
         if not is_object(tree):
             return None
         return msgspec.convert(tree, type=kind, strict=False)
-    except (DecodeError, msgspec.ValidationError) as error:
+    except (DecodeError, msgspec.ValidationError, UnicodeEncodeError) as error:
         raise ProviderError(
             f"An event of the stream cannot be read: {error}", code="malformed_output"
         ) from None

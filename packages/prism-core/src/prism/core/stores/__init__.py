@@ -30,7 +30,7 @@ __all__ = [
     "read_session_file",
 ]
 
-__getattr__ = _lazy.lazy_names(
+__getattr__: _lazy.GetAttribute = _lazy.lazy_names(
     __name__,
     {
         "JsonlSessionStore": "_jsonl",

@@ -81,7 +81,7 @@ class EventLaws:
         self._compacting = False
         self._workers: dict[str, int] = {}
         self._approvals: set[str] = set()
-        self.count = 0
+        self.count: int = 0
 
     def feed(self, event: AgentEvent) -> None:
         """Check the next event.

@@ -50,7 +50,7 @@ __all__ = [
     "validate_arguments",
 ]
 
-__getattr__ = _lazy.lazy_names(
+__getattr__: _lazy.GetAttribute = _lazy.lazy_names(
     __name__,
     {
         "DEFAULT_MAX_CONCURRENCY": "_dispatch",

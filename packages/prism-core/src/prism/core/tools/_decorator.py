@@ -59,7 +59,7 @@ class FunctionTool(Tool, Generic[P, R]):
             timeout_ms=timeout_ms,
             max_result_bytes=max_result_bytes,
         )
-        self.function = function
+        self.function: Callable[P, R] = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

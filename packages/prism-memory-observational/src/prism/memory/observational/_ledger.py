@@ -70,7 +70,7 @@ class Ledger:
     ) -> None:
         self.records = records
         self.places = places
-        self.size = len(entries)
+        self.size: int = len(entries)
         observations: dict[str, Observation] = {}
         reflections: dict[str, Reflection] = {}
         dropped: dict[str, None] = {}
@@ -116,9 +116,9 @@ class Ledger:
         self.malformed = malformed
         self.unsupported = unsupported
         self.placed_ids: frozenset[str] = frozenset(placed)
-        self.observed = _frontier(frontiers[OBSERVATIONS], entries)
-        self.reflected = _frontier(frontiers[REFLECTIONS], entries)
-        self.dropped = _frontier(frontiers[DROPS], entries)
+        self.observed: Frontier = _frontier(frontiers[OBSERVATIONS], entries)
+        self.reflected: Frontier = _frontier(frontiers[REFLECTIONS], entries)
+        self.dropped: Frontier = _frontier(frontiers[DROPS], entries)
 
     def __repr__(self) -> str:
         return (

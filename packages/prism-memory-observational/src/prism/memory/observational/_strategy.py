@@ -135,7 +135,7 @@ class ObservationalCompactionStrategy:
             keep_recent_entries=keep_recent_entries,
             observations_pool_max_tokens=observations_pool_max_tokens,
         ).values
-        self.name = name
+        self.name: str = name
         self.keep_recent_entries: int = (
             base.keep_recent_entries if keep_recent_entries is None else given.keep_recent_entries
         )
@@ -149,9 +149,11 @@ class ObservationalCompactionStrategy:
             if fallback == "default"
             else fallback
         )
-        self.max_summary_bytes = _bytes("max_summary_bytes", max_summary_bytes, MAX_SUMMARY_BYTES)
-        self.max_folded_bytes = _bytes("max_folded_bytes", max_folded_bytes, MAX_FOLDED_BYTES)
-        self.preamble = preamble
+        self.max_summary_bytes: int = _bytes(
+            "max_summary_bytes", max_summary_bytes, MAX_SUMMARY_BYTES
+        )
+        self.max_folded_bytes: int = _bytes("max_folded_bytes", max_folded_bytes, MAX_FOLDED_BYTES)
+        self.preamble: str = preamble
         self._redactor = SecretRedactor(secrets)
         self._clock = clock
         self._new_id = new_id

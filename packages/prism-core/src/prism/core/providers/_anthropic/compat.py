@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from prism.core._contracts import ProviderRequest
+from prism.core._wire import ModelConfig
 from prism.core.providers._switches import is_host, resolved_switches
 
 OLD_VERSION: Final = "2023-06-01"
@@ -79,10 +79,8 @@ class AnthropicCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 _MODEL: Final = re.compile(r"claude-(?:([a-z]+)-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?", re.IGNORECASE)
 
 
-def resolve_compat(
-    base_url: str, given: Mapping[str, Any], request: ProviderRequest
-) -> AnthropicCompat:
-    """The switches for one request.
+def resolve_compat(base_url: str, given: Mapping[str, Any], model: ModelConfig) -> AnthropicCompat:
+    """The switches for one model.
 
     Raises:
         ProviderError: `invalid_request`, when `ModelConfig.compat` has a wrong value.
@@ -91,8 +89,8 @@ def resolve_compat(
     known: dict[str, Any] = {}
     if is_own:
         known |= {"version": VERSION, "auth_header": "authorization", "long_cache": True}
-    known |= _of_model(request.model.model, is_own=is_own)
-    return resolved_switches(AnthropicCompat, known=known, given=given, model=request.model.compat)
+    known |= _of_model(model.model, is_own=is_own)
+    return resolved_switches(AnthropicCompat, known=known, given=given, model=model.compat)
 
 
 def _of_model(model: str, *, is_own: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
@@ -10,10 +11,11 @@ from prism.core._support.ids import Clock, IdMaker, random_id, system_clock
 from prism.core._wire import ModelConfig
 from prism.core.providers._anthropic.compat import AnthropicCompat, resolve_compat
 from prism.core.providers._anthropic.messages import API
-from prism.core.providers._anthropic.request import build_call
+from prism.core.providers._anthropic.request import build_call, build_head, cache_mark
 from prism.core.providers._anthropic.stream import MessagesStream
 from prism.core.providers._base import HttpProvider, WireCall
 from prism.core.providers._http import HttpTimeouts, HttpTransport
+from prism.core.providers._requests import LastCall
 from prism.core.providers._sse import MAX_EVENT_BYTES
 from prism.core.providers._switches import checked_switches
 
@@ -75,19 +77,23 @@ class AnthropicProvider(HttpProvider):
         )
         self._compat = checked_switches(AnthropicCompat, compat)
         self._new_id = new_id
+        self._head = LastCall(build_head)
+        self._resolved = LastCall(partial(resolve_compat, base_url, self._compat))
 
     def supports_output_schema(self, model: ModelConfig) -> bool:
         """Whether the model can be held to a schema (`output_schema` in `AnthropicCompat`)."""
-        request = ProviderRequest(model=model, messages=())
-        return resolve_compat(self.base_url, self._compat, request).output_schema
+        return self._resolved(model).output_schema
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""
-        compat = resolve_compat(self.base_url, self._compat, request)
+        compat = self._resolved(request.model)
+        mark = cache_mark(request, compat)
+        head = self._head(request.system, request.tools, compat, request.model, mark)
         base = self.base_url.partition("?")[0].rstrip("/")
         return build_call(
             request,
             compat,
+            head,
             self._conversations,
             path="/messages" if base.endswith("/v1") else "/v1/messages",
             stream=lambda errors: MessagesStream(errors, self._new_id),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
-from prism.core._contracts import Notice, ProviderRequest
+from prism.core._contracts import Notice, ProviderRequest, ToolSpec
 from prism.core._errors import ProviderError
-from prism.core._wire import Message, ThinkingBlock, ToolResultBlock
+from prism.core._wire import Message, ModelConfig, ThinkingBlock, ToolResultBlock
 from prism.core.providers._anthropic.compat import (
     DROP_BLOCK_BETA,
     OLD_VERSION,
@@ -29,8 +29,8 @@ from prism.core.providers._requests import (
 )
 from prism.core.providers._stream import WireStream
 from prism.core.providers._tool_schema import object_schema
-from prism.core.providers._transform import Conversations, Target
-from prism.core.providers._transform.target import target_of
+from prism.core.providers._transform import Conversations, Sent, Target, target_for
+from prism.core.providers._transform.layout import PACKED_AT_ONCE
 
 _PARAMETERS: Final = {
     "temperature": "temperature",
@@ -44,6 +44,8 @@ _ELSEWHERE: Final = frozenset({
     "maxTokens", "max_tokens", "parallelToolCalls", "parallel_tool_calls",
 })  # fmt: skip
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
+_MARK: Final[dict[str, Any]] = {"type": "ephemeral"}
+_LONG_MARK: Final[dict[str, Any]] = {"type": "ephemeral", "ttl": "1h"}
 _USER: Final = b'{"role":"user"'
 _SYSTEM: Final = b'{"role":"system"'
 _ASSISTANT: Final = b'{"role":"assistant"'
@@ -52,9 +54,67 @@ MIN_THINKING_BUDGET: Final = 1_024
 """Smallest budget that the API takes, and what is left for the answer beside a large one."""
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stands before the messages, encoded; the same from turn to turn.
+
+    Attributes:
+        system: With its cache mark; `None`, when there is none.
+        tools: With theirs; `None`, when there are none.
+        bound: What the conversation is bound with: both without marks.
+        target: Where it goes.
+    """
+
+    system: msgspec.Raw | None
+    tools: msgspec.Raw | None
+    bound: bytes
+    target: Target
+
+
+def build_head(
+    system: Sequence[str],
+    tools: Sequence[ToolSpec],
+    compat: AnthropicCompat,
+    model: ModelConfig,
+    mark: dict[str, Any] | None,
+) -> Head:
+    """The system prompt, the tools, and what the model takes; *mark* is that of `cache_mark`."""
+    texts = [{"type": "text", "text": text} for text in system if text.strip()]
+    declared = _tools(tools, compat)
+    target = target_for(
+        model,
+        API,
+        image_types=IMAGE_TYPES,
+        id_style=API,
+        merge_users=True,
+        user_first=True,
+        system_notes=compat.system_notes == "system",
+        signed_thinking=True,
+        binds_prefix=compat.binds_prefix,
+    )
+    bound = encode_sent([texts, declared])
+    if mark is not None:
+        _mark_last(declared, mark)
+        _mark_last(texts, mark)
+    return Head(
+        msgspec.Raw(encode_sent(texts)) if texts else None,
+        msgspec.Raw(encode_sent(declared)) if declared else None,
+        bound,
+        target,
+    )
+
+
+def cache_mark(request: ProviderRequest, compat: AnthropicCompat) -> dict[str, Any] | None:
+    """What marks a cacheable part of the request; always the same object for the same mark."""
+    retention = request.options.cache_retention
+    if retention == "none" or not compat.cache_control:
+        return None
+    return _LONG_MARK if retention == "long" and compat.long_cache else _MARK
+
+
 def build_call(
     request: ProviderRequest,
     compat: AnthropicCompat,
+    head: Head,
     conversations: Conversations,
     *,
     path: str,
@@ -65,7 +125,7 @@ def build_call(
     Raises:
         ProviderError: `invalid_request`.
     """
-    return _Builder(request, compat).build(conversations, path, stream)
+    return _Builder(request, compat).build(head, conversations, path, stream)
 
 
 class _Builder:
@@ -76,17 +136,16 @@ class _Builder:
 
     def build(
         self,
+        head: Head,
         conversations: Conversations,
         path: str,
         stream: Callable[[ErrorMapper], WireStream],
     ) -> WireCall:
         request, compat = self.request, self.compat
-        system = [{"type": "text", "text": text} for text in request.system if text.strip()]
-        tools = self._tools()
         sent = conversations.render(
             request,
-            self._target(),
-            head=encode_sent([system, tools]),
+            head.target,
+            head=head.bound,
             encoder=lambda: encode_message,
         )
         body: dict[str, Any] = {
@@ -107,24 +166,24 @@ class _Builder:
             notices=self.notices,
             deep=("output_config", "metadata"),
         )
-        self._fit_thinking(body, sent.messages)
-        if tools:
+        self._fit_thinking(body, sent)
+        if head.tools is not None:
             self._add_tool_choice(body)
         thinks = as_object(body.get("thinking")).get("type", "disabled") != "disabled"
         refuses = thinks or not compat.sampling
         drop_parameters(body, _SAMPLING if refuses else (), request, self.notices)
-        items = sent.items
-        if compat.system_notes == "system":
+        if head.target.system_notes and any(_is_note(message) for message in sent.messages):
+            items = sent.items
             _place_notes(items)
-        mark = self._cache_mark()
+        else:
+            items = sent.body
+        mark = cache_mark(request, compat)
         if mark is not None:
-            _mark_last(tools, mark)
-            _mark_last(system, mark)
             _mark_users(items, mark)
-        if tools:
-            body["tools"] = tools
-        if system:
-            body["system"] = system
+        if head.tools is not None:
+            body["tools"] = head.tools
+        if head.system is not None:
+            body["system"] = head.system
         body["messages"] = items
         version, auth_header = self._version(body)
         headers = {"anthropic-version": version}
@@ -141,19 +200,6 @@ class _Builder:
             prefix=sent.prefix,
         )
 
-    def _target(self) -> Target:
-        return target_of(
-            self.request,
-            API,
-            image_types=IMAGE_TYPES,
-            id_style=API,
-            merge_users=True,
-            user_first=True,
-            system_notes=self.compat.system_notes == "system",
-            signed_thinking=True,
-            binds_prefix=self.compat.binds_prefix,
-        )
-
     def _version(self, body: dict[str, Any]) -> tuple[str, str]:
         compat = self.compat
         if compat.version <= OLD_VERSION or not any(name in body for name in _SAMPLING):
@@ -162,20 +208,6 @@ class _Builder:
         return OLD_VERSION, "x-api-key" if bearer else compat.auth_header
 
     # --- tools ----------------------------------------------------------------------------
-
-    def _tools(self) -> list[dict[str, Any]]:
-        tools: list[dict[str, Any]] = []
-        for tool in self.request.tools:
-            sent: dict[str, Any] = {"name": tool.name}
-            if tool.description:
-                sent["description"] = tool.description
-            sent["input_schema"] = object_schema(tool.parameters)
-            if self.compat.strict_tools:
-                sent["strict"] = True
-            if self.compat.eager_input_streaming:
-                sent["eager_input_streaming"] = True
-            tools.append(sent)
-        return tools + [dict(tool) for tool in self.compat.server_tools]
 
     def _add_tool_choice(self, body: dict[str, Any]) -> None:
         choice = self.request.options.tool_choice
@@ -243,10 +275,10 @@ class _Builder:
             data = session_id.encode("utf-8", "surrogatepass")
             body["metadata"] = {"user_id": blake2b(data, digest_size=16).hexdigest()}
 
-    def _fit_thinking(self, body: dict[str, Any], messages: list[Message]) -> None:
+    def _fit_thinking(self, body: dict[str, Any], sent: Sent) -> None:
         thinking = as_object(body.get("thinking"))
         if thinking.get("type") == "enabled":
-            if _lacks_thinking(messages):
+            if _lacks_thinking(sent.messages):
                 del body["thinking"]
                 self._notice(
                     "thinking_dropped",
@@ -281,18 +313,23 @@ class _Builder:
             body["max_tokens"] = limit
             body["thinking"] = {**thinking, "budget_tokens": budget}
 
-    # --- caching --------------------------------------------------------------------------
-
-    def _cache_mark(self) -> dict[str, Any] | None:
-        retention = self.request.options.cache_retention
-        if retention == "none" or not self.compat.cache_control:
-            return None
-        if retention == "long" and self.compat.long_cache:
-            return {"type": "ephemeral", "ttl": "1h"}
-        return {"type": "ephemeral"}
-
     def _notice(self, code: str, message: str) -> None:
         self.notices.append(Notice(code=code, message=message))
+
+
+def _tools(specs: Sequence[ToolSpec], compat: AnthropicCompat) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = []
+    for tool in specs:
+        sent: dict[str, Any] = {"name": tool.name}
+        if tool.description:
+            sent["description"] = tool.description
+        sent["input_schema"] = object_schema(tool.parameters)
+        if compat.strict_tools:
+            sent["strict"] = True
+        if compat.eager_input_streaming:
+            sent["eager_input_streaming"] = True
+        tools.append(sent)
+    return tools + [dict(tool) for tool in compat.server_tools]
 
 
 def _lacks_thinking(messages: list[Message]) -> bool:
@@ -310,6 +347,10 @@ def _lacks_thinking(messages: list[Message]) -> bool:
         else:
             break
     return in_turn
+
+
+def _is_note(message: Message) -> bool:
+    return message.role == "system"
 
 
 def _place_notes(items: list[msgspec.Raw]) -> None:
@@ -346,7 +387,7 @@ def _mark_users(items: list[msgspec.Raw], mark: dict[str, Any]) -> None:
     """
     end = b',"cache_control":' + encode_sent(mark) + b"}]}"
     marked = 0
-    for place in reversed(range(len(items))):
+    for place in range(len(items) - 1, max(-1, len(items) - 1 - PACKED_AT_ONCE), -1):
         if _begins(items[place], _USER):
             # As `encode_message` writes them: the item ends with its last block.
             items[place] = msgspec.Raw(bytes(items[place])[: -len(b"}]}")] + end)

@@ -66,6 +66,10 @@ _STOP_REASONS: Final = {
     "refusal": "refusal",
     "sensitive": "refusal",
 }
+_OWN_KINDS: Final = frozenset({"text", "thinking", "tool_use"})
+_KINDS_OF_DELTAS: Final = {
+    "text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking",
+}  # fmt: skip
 _CUT: Final = frozenset({"length", "context_limit"})
 
 
@@ -190,19 +194,22 @@ class MessagesStream(WireStream):
     ) -> None:
         block = self._open.get(place)
         kind = delta.get("type")
+        of = _KINDS_OF_DELTAS.get(kind) if isinstance(kind, str) else None
+        if of is not None and block is None:
+            block = self._missed(place, of)
+        if block is None or (of or block.kind) != block.kind:
+            return  # it belongs to no block, or to one of another kind
         if kind == "text_delta":
-            self._add_text(block or self._missed(place, "text"), delta.get("text"), out)
-        elif kind == "input_json_delta":
-            self._add_input(block, delta.get("partial_json"), out)
+            self._add_text(block, delta.get("text"), out)
         elif kind == "thinking_delta":
-            block = block or self._missed(place, "thinking")
             self._add_thinking(block, delta.get("thinking"), out)
         elif kind == "signature_delta":
-            self._add_signature(block or self._missed(place, "thinking"), delta.get("signature"))
+            self._add_signature(block, delta.get("signature"))
+        elif kind == "input_json_delta":
+            self._add_input(block, delta.get("partial_json"), out)
         elif kind == "citations_delta":
-            if block is not None:
-                block.citations.append(delta.get("citation"))
-        elif block is not None and block.kind not in {"text", "thinking", "tool_use"}:
+            block.citations.append(delta.get("citation"))
+        elif block.kind not in _OWN_KINDS:
             _extend(block.item, delta)
 
     def _missed(self, place: int | None, kind: str) -> _Block:
@@ -234,8 +241,8 @@ class MessagesStream(WireStream):
             block.signature.append(signature)
 
     @staticmethod
-    def _add_input(block: _Block | None, text: Any, out: list[ProviderEvent]) -> None:
-        if block is None or not text or type(text) is not str:
+    def _add_input(block: _Block, text: Any, out: list[ProviderEvent]) -> None:
+        if block.kind in {"text", "thinking"} or not text or type(text) is not str:
             return
         block.pieces.append(text)
         if block.kind == "tool_use" and block.index is not None:

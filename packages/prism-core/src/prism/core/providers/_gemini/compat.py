@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from prism.core._contracts import ProviderRequest
+from prism.core._wire import ModelConfig
 from prism.core.providers._switches import is_host, resolved_switches
 
 
@@ -52,10 +52,8 @@ _VERTEX: Final[dict[str, Any]] = {"auth_header": "authorization", "call_ids": Fa
 _MODEL: Final = re.compile(r"gemini-(?:(\d+)|(?:flash|pro)[a-z-]*-latest)", re.IGNORECASE)
 
 
-def resolve_compat(
-    base_url: str, given: Mapping[str, Any], request: ProviderRequest
-) -> GeminiCompat:
-    """The switches for one request.
+def resolve_compat(base_url: str, given: Mapping[str, Any], model: ModelConfig) -> GeminiCompat:
+    """The switches for one model.
 
     Raises:
         ProviderError: `invalid_request`, when `ModelConfig.compat` has a wrong value.
@@ -65,7 +63,7 @@ def resolve_compat(
         urlsplit(base_url).hostname or ""
     ).endswith("-aiplatform.googleapis.com"):
         known |= _VERTEX
-    match = _MODEL.search(request.model.model)
+    match = _MODEL.search(model.model)
     if match is not None and (match[1] is None or int(match[1]) >= 3):
         known |= {"signed_calls": True, "result_images": True, "output_schema": True}
-    return resolved_switches(GeminiCompat, known=known, given=given, model=request.model.compat)
+    return resolved_switches(GeminiCompat, known=known, given=given, model=model.compat)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from prism.core._contracts import CredentialResolver, ProviderRequest, Secret
@@ -11,9 +12,10 @@ from prism.core._wire import ModelConfig
 from prism.core.providers._base import HttpProvider, WireCall
 from prism.core.providers._gemini.compat import GeminiCompat, resolve_compat
 from prism.core.providers._gemini.contents import API
-from prism.core.providers._gemini.request import build_call
+from prism.core.providers._gemini.request import build_call, build_head
 from prism.core.providers._gemini.stream import GeminiStream
 from prism.core.providers._http import HttpTimeouts, HttpTransport
+from prism.core.providers._requests import LastCall
 from prism.core.providers._sse import MAX_EVENT_BYTES
 from prism.core.providers._switches import checked_switches
 
@@ -76,18 +78,21 @@ class GoogleProvider(HttpProvider):
         )
         self._compat = checked_switches(GeminiCompat, compat)
         self._new_id = new_id
+        self._head = LastCall(build_head)
+        self._resolved = LastCall(partial(resolve_compat, base_url, self._compat))
 
     def supports_output_schema(self, model: ModelConfig) -> bool:
         """Whether the model can be held to a schema (`output_schema` in `GeminiCompat`)."""
-        request = ProviderRequest(model=model, messages=())
-        return resolve_compat(self.base_url, self._compat, request).output_schema
+        return self._resolved(model).output_schema
 
     def prepare(self, request: ProviderRequest) -> WireCall:
         """See `HttpProvider.prepare`."""
-        compat = resolve_compat(self.base_url, self._compat, request)
+        compat = self._resolved(request.model)
+        head = self._head(request.system, request.tools, compat, request.model)
         return build_call(
             request,
             compat,
+            head,
             self._conversations,
             base_url=self.base_url,
             stream=lambda errors: GeminiStream(errors, self._new_id),

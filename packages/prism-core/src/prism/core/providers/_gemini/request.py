@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from prism.core._contracts import Notice, ProviderRequest
+import msgspec
+
+from prism.core._contracts import Notice, ProviderRequest, ToolSpec
 from prism.core._errors import ProviderError
+from prism.core._wire import ModelConfig
 from prism.core.providers._base import WireCall
 from prism.core.providers._errors_map import ErrorMapper
 from prism.core.providers._gemini.compat import GeminiCompat
@@ -17,8 +20,7 @@ from prism.core.providers._json import is_list, is_object
 from prism.core.providers._requests import encode_body, encode_sent, max_tokens, merge_body
 from prism.core.providers._stream import WireStream
 from prism.core.providers._tool_schema import object_schema
-from prism.core.providers._transform import Conversations
-from prism.core.providers._transform.target import target_of
+from prism.core.providers._transform import Conversations, Target, target_for
 
 _PARAMETERS: Final = {
     "temperature": "temperature",
@@ -45,9 +47,54 @@ _OPEN_API: Final = frozenset({
 })  # fmt: skip
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stands before the contents, encoded; the same from turn to turn.
+
+    Attributes:
+        system: The parts of `systemInstruction`, if there are any.
+        tools: None, when there are none.
+        bound: What the conversation is bound with.
+        target: Where it goes.
+    """
+
+    system: msgspec.Raw | None
+    tools: msgspec.Raw | None
+    bound: bytes
+    target: Target
+
+
+def build_head(
+    system: Sequence[str],
+    tools: Sequence[ToolSpec],
+    compat: GeminiCompat,
+    model: ModelConfig,
+) -> Head:
+    """The system prompt, the tools, and what the model takes."""
+    parts = encode_sent([{"text": text} for text in system if text.strip()])
+    declared = _tools(tools, compat)
+    encoded = encode_sent(declared)
+    target = target_for(
+        model,
+        API,
+        image_types=IMAGE_TYPES,
+        result_images=compat.result_images,
+        merge_users=True,
+        user_first=True,
+        system_notes=False,
+        binds_prefix=False,
+    )
+    return Head(
+        None if parts == b"[]" else msgspec.Raw(parts),
+        msgspec.Raw(encoded) if declared else None,
+        parts + encoded,
+        target,
+    )
+
+
 def build_call(
     request: ProviderRequest,
     compat: GeminiCompat,
+    head: Head,
     conversations: Conversations,
     *,
     base_url: str,
@@ -59,29 +106,18 @@ def build_call(
         ProviderError: `invalid_request`.
     """
     notices: list[Notice] = []
-    system = [{"text": text} for text in request.system if text.strip()]
-    tools = _tools(request, compat)
     sent = conversations.render(
         request,
-        target_of(
-            request,
-            API,
-            image_types=IMAGE_TYPES,
-            result_images=compat.result_images,
-            merge_users=True,
-            user_first=True,
-            system_notes=False,
-            binds_prefix=False,
-        ),
-        head=encode_sent([system, tools]),
+        head.target,
+        head=head.bound,
         encoder=lambda: contents_encoder(
             call_ids=compat.call_ids, signed_calls=compat.signed_calls
         ),
         switches=(compat.call_ids, compat.signed_calls),
     )
     body: dict[str, Any] = {"generationConfig": _generation_config(request, notices)}
-    if system:
-        body["systemInstruction"] = {"parts": system}
+    if head.system is not None:
+        body["systemInstruction"] = {"parts": head.system}
     choice = _tool_choice(request, compat)
     if request.tools and choice is not None:
         body["toolConfig"] = {"functionCallingConfig": choice}
@@ -94,9 +130,9 @@ def build_call(
     )
     if not body["generationConfig"]:
         del body["generationConfig"]
-    if tools:
-        body["tools"] = tools
-    body["contents"] = sent.items
+    if head.tools is not None:
+        body["tools"] = head.tools
+    body["contents"] = sent.body
     return WireCall(
         path=_path(request.model.model, compat, base_url),
         body=encode_body(body),
@@ -113,9 +149,9 @@ def _path(model: str, compat: GeminiCompat, base_url: str) -> str:
     return f"{version}/{quote(name, safe='/@')}:streamGenerateContent?alt=sse"
 
 
-def _tools(request: ProviderRequest, compat: GeminiCompat) -> list[dict[str, Any]]:
+def _tools(specs: Sequence[ToolSpec], compat: GeminiCompat) -> list[dict[str, Any]]:
     declarations: list[dict[str, Any]] = []
-    for tool in request.tools:
+    for tool in specs:
         schema = object_schema(tool.parameters)
         if compat.schema_field == "parameters":
             schema = _open_api(schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -35,6 +35,8 @@ from prism.core.providers._json import as_object, as_text, is_list, is_object
 from prism.core.providers._sse import SseEvent
 from prism.core.providers._stream import UNDECODABLE, WireStream, decode_slowly
 
+_NOTHING: Final = msgspec.Raw(b"null")
+
 
 class _Candidate(msgspec.Struct, gc=False):
     index: Any = 0
@@ -50,7 +52,32 @@ class _Chunk(msgspec.Struct, gc=False):
     error: Any = None
 
 
+class _PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    text: str
+    thought: bool = False
+
+
+class _PlainContent(msgspec.Struct, gc=False):
+    parts: list[_PlainPart]
+
+
+class _PlainCandidate(msgspec.Struct, gc=False):
+    content: _PlainContent
+    index: Literal[0] = 0
+    finishReason: None = None  # noqa: N815
+
+
+class _PlainChunk(msgspec.Struct, gc=False):
+    """What nearly all chunks are: a piece of text, and usage that the next chunk replaces."""
+
+    candidates: Annotated[list[_PlainCandidate], msgspec.Meta(min_length=1, max_length=1)]
+    usageMetadata: msgspec.Raw = _NOTHING  # noqa: N815
+    promptFeedback: None = None  # noqa: N815
+    error: None = None
+
+
 _decoder = msgspec.json.Decoder(_Chunk)
+_plain_decoder = msgspec.json.Decoder(_PlainChunk)
 _MAX_DONE: Final = 16
 _BLOCKED: Final = "blocked"
 
@@ -88,10 +115,37 @@ class GeminiStream(WireStream):
         self._finish: str | None = None
         self._has_candidates = False
         self._raw_usage: dict[str, Any] | None = None
+        self._newest_usage = _NOTHING  # not decoded yet
         self._usage: Usage | None = None
 
     def on_event(self, event: SseEvent, out: list[ProviderEvent]) -> None:
         """See `WireStream.on_event`."""
+        if not event.name:
+            try:
+                chunk = _plain_decoder.decode(event.data)
+            except UNDECODABLE:
+                pass
+            else:
+                self._take_plain(chunk, out)
+                return
+        self._take_chunk(event, out)
+
+    def _take_plain(self, chunk: _PlainChunk, out: list[ProviderEvent]) -> None:
+        self._has_candidates = True
+        if chunk.usageMetadata != _NOTHING:
+            self._newest_usage = chunk.usageMetadata
+            if self._usage is None:
+                self._tell_usage(out)
+        for part in chunk.candidates[0].content.parts:
+            text = part.text
+            if text:
+                kind = ThinkingDelta if part.thought else TextDelta
+                if self._open is not kind:
+                    self._next += 1
+                    self._open = kind
+                out.append(kind(text=text, index=self._next - 1))
+
+    def _take_chunk(self, event: SseEvent, out: list[ProviderEvent]) -> None:
         data = event.data
         if len(data) < _MAX_DONE and data.strip() == b"[DONE]":  # some gateways append it
             return
@@ -104,6 +158,7 @@ class GeminiStream(WireStream):
             chunk = slow
         if is_object(chunk.usageMetadata):
             self._raw_usage = chunk.usageMetadata
+            self._newest_usage = _NOTHING
             if self._usage is None:  # the next ones with the end: each chunk has its counts
                 self._tell_usage(out)
         if chunk.error or event.name == "error":
@@ -230,6 +285,12 @@ class GeminiStream(WireStream):
     # --- the end --------------------------------------------------------------------------
 
     def _tell_usage(self, out: list[ProviderEvent]) -> None:
+        try:
+            newest: Any = msgspec.json.decode(self._newest_usage)
+        except UNDECODABLE:
+            newest = None
+        if is_object(newest):
+            self._raw_usage = newest
         usage = None if self._raw_usage is None else read_usage(self._raw_usage)
         if usage is not None and usage.total_tokens is not None and usage != self._usage:
             self._usage = usage

@@ -29,6 +29,9 @@ class OpenAIChatCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         tool_choice_required: Whether a call can be forced; else `auto` is sent, with a notice.
         tool_result_name: Send the tool's name with its result.
         assistant_after_tool: Put an assistant message between a result and a user message.
+        tool_calling: Whether the model takes tools on this endpoint: `always`; only
+            `without_reasoning`, which is then turned off, with a notice; or `never`: a request
+            with tools is `unsupported`.
         tools_with_history: Send `tools: []` when only the history has calls.
         thinking_in: Where reasoning text is looked for in a delta; the first that is not empty.
         thinking_out: Send reasoning back to the model that wrote it, in the field it came in.
@@ -59,6 +62,7 @@ class OpenAIChatCompat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     tool_choice_required: bool = True
     tool_result_name: bool = False
     assistant_after_tool: bool = False
+    tool_calling: Literal["always", "without_reasoning", "never"] = "always"
     tools_with_history: bool = False
     thinking_in: tuple[str, ...] = ("reasoning_content", "reasoning", "reasoning_text")
     thinking_out: bool = True
@@ -129,6 +133,9 @@ _MODELS: Final[tuple[tuple[re.Pattern[str], dict[str, Any]], ...]] = (
     (re.compile(r"kimi|qwen.*coder|gpt-oss", re.IGNORECASE), {"tool_choice_required": False}),
 )
 _OPENAI_REASONING: Final = re.compile(r"^(?:o\d|gpt-(?:[5-9]|\d\d))(?!.*chat)", re.IGNORECASE)
+# These call tools over the Responses API: some of them only there, some here without reasoning.
+_NO_TOOLS_IN_CHAT: Final = re.compile(r"^gpt-6(?:-astra|\.[12])(?!\d)", re.IGNORECASE)
+_TOOLS_OR_REASONING: Final = re.compile(r"^gpt-6-(?:sol|luna)", re.IGNORECASE)
 _CLAUDE_AT_OPENROUTER: Final = re.compile(r"^~?anthropic/", re.IGNORECASE)
 _BINDING_AT_OPENROUTER: Final = re.compile(r"^~?(?:anthropic|openai)/", re.IGNORECASE)
 
@@ -158,6 +165,11 @@ def resolve_compat(
         switches |= _VENDORS[vendor]
     if is_host(host, "api.openai.com") and _OPENAI_REASONING.search(name):
         switches |= {"developer_role": True, "sampling": False}
+    if vendor in {"openai", "azure"}:
+        if _NO_TOOLS_IN_CHAT.search(name):
+            switches["tool_calling"] = "never"
+        elif _TOOLS_OR_REASONING.search(name):
+            switches["tool_calling"] = "without_reasoning"
     if is_host(host, "openrouter.ai") and _CLAUDE_AT_OPENROUTER.search(name):
         switches["cache_control"] = True
     if is_host(host, "openrouter.ai") and _BINDING_AT_OPENROUTER.search(name):

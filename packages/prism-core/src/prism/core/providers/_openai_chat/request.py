@@ -99,7 +99,7 @@ def build_body(
     """The request's JSON, what the host should know of it, and the digest of what is sent.
 
     Raises:
-        ProviderError: `invalid_request`.
+        ProviderError: `invalid_request`; `unsupported`, when the model takes no tools here.
     """
     return _Builder(request, compat).build(head, conversations)
 
@@ -114,6 +114,12 @@ class _Builder:
         self, head: Head, conversations: Conversations
     ) -> tuple[bytes, list[Notice], str | None]:
         request, compat = self.request, self.compat
+        if request.tools and compat.tool_calling == "never":
+            raise ProviderError(
+                f"{request.model.model} calls no tools over Chat Completions: use "
+                "OpenAIResponsesProvider, or send no tools.",
+                code="unsupported",
+            )
         sent = conversations.render(
             request,
             head.target,
@@ -144,6 +150,8 @@ class _Builder:
         self._add_output_schema(body)
         self._add_caching(body)
         merge_body(body, request, compat_body=compat.body, notices=self.notices)
+        if request.tools and compat.tool_calling == "without_reasoning":
+            self._turn_reasoning_off(body)
         thinks = body.get("reasoning_effort") != "none"
         refused = _SAMPLING if thinks and not compat.sampling else ()
         drop_parameters(body, refused, request, self.notices)
@@ -190,6 +198,16 @@ class _Builder:
             f"{self.request.model.model} cannot be made to call a tool: auto was sent.",
         )
         return "auto"
+
+    def _turn_reasoning_off(self, body: dict[str, Any]) -> None:
+        if body.get("reasoning_effort") == "none":
+            return
+        body["reasoning_effort"] = "none"
+        self._notice(
+            "thinking_clamped",
+            f"{self.request.model.model} calls tools over Chat Completions only without "
+            "reasoning: it was turned off. OpenAIResponsesProvider takes both.",
+        )
 
     def _add_parameters(self, body: dict[str, Any]) -> None:
         limit = max_tokens(self.request)

@@ -310,11 +310,15 @@ class ChatStream(WireStream):
             return vendor_id is None or not call.pieces
         return not (name and call.pieces)
 
-    @staticmethod
-    def _announce(call: _Call, out: list[ProviderEvent], text: str) -> None:
+    def _announce(self, call: _Call, out: list[ProviderEvent], text: str) -> None:
         if call.announced:
             out.append(ToolCallChunk(index=call.index, arguments_text=text))
             return
+        for other in self._calls:  # they appear in the order of their indexes
+            if other is call:
+                break
+            if not other.announced:
+                self._announce(other, out, "")
         call.announced = True
         out.append(ToolCallChunk(index=call.index, id=call.id, name=call.name, arguments_text=text))
 
@@ -324,8 +328,11 @@ class ChatStream(WireStream):
         if not is_object(raw) or raw == self._raw_usage:
             return
         self._raw_usage = raw
-        self._usage = read_usage(raw, self._compat)
-        out.append(UsageUpdate(usage=self._usage))
+        usage = read_usage(raw, self._compat)
+        if usage.total_tokens is None:  # it counts nothing
+            return
+        self._usage = usage
+        out.append(UsageUpdate(usage=usage))
 
     def _end(self, out: list[ProviderEvent]) -> None:
         if self._finish == "error":

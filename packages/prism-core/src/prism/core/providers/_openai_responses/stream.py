@@ -431,4 +431,5 @@ class ResponsesStream(WireStream):
 
 def _usage(response: dict[str, Any]) -> Usage | None:
     raw = response.get("usage")
-    return read_usage(raw) if is_object(raw) else None
+    usage = read_usage(raw) if is_object(raw) else None
+    return None if usage is None or usage.total_tokens is None else usage

@@ -14,7 +14,8 @@ from prism.core.providers._requests import encode_clean, encode_sent
 
 _DIGEST_CHARS: Final = 32
 _HASHED_AT_ONCE: Final = 32
-_PACKED_AT_ONCE: Final = 64
+PACKED_AT_ONCE: Final = 64
+"""So many items make a pack, and at least so many stand alone behind the last one."""
 
 Encode: TypeAlias = Callable[[Message], Iterable[Any]]
 """Turns one transformed message into the wire's items, in order: plain JSON values, and
@@ -68,7 +69,7 @@ class Sent:
         At least the last 64 stand alone, so these can be changed.
         """
         packed = self._packed
-        single = self._settled.items[packed * _PACKED_AT_ONCE : self._counts[1]]
+        single = self._settled.items[packed * PACKED_AT_ONCE : self._counts[1]]
         return [*self._settled.packs[:packed], *single, *self._tail.items]
 
 
@@ -109,12 +110,12 @@ class Layout:
 
     def pack(self) -> None:
         """Join many items into one, so that what was sent long ago costs little to send again."""
-        start = len(self.packs) * _PACKED_AT_ONCE
-        while len(self.items) - start >= 2 * _PACKED_AT_ONCE:
-            pack = b",".join(self.items[start : start + _PACKED_AT_ONCE])
+        start = len(self.packs) * PACKED_AT_ONCE
+        while len(self.items) - start >= 2 * PACKED_AT_ONCE:
+            pack = b",".join(self.items[start : start + PACKED_AT_ONCE])
             self.packs.append(msgspec.Raw(pack))
             self.size += len(pack)
-            start += _PACKED_AT_ONCE
+            start += PACKED_AT_ONCE
 
     def prefix(self) -> str:
         """Digest of the head and of all items so far."""

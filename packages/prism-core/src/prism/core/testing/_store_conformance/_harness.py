@@ -53,7 +53,7 @@ class Stage:
 
     def __init__(self, harness: StoreHarness, store: SessionStore) -> None:
         self.harness = harness
-        self.store = store
+        self.store: SessionStore = store
         self._opened = [store]
 
     async def another(self) -> SessionStore:
