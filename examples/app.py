@@ -14,7 +14,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from prism.cli import HostOptions
-from prism.core import Agent, Message, ModelConfig, Session, ToolResultBlock, UsageError, tool
+from prism.core import (
+    Agent,
+    Message,
+    ModelConfig,
+    Session,
+    ToolResultBlock,
+    UsageError,
+    tool,
+)
 from prism.core.extensions import ExtensionApi, ExtensionKernel, extension
 from prism.core.host import (
     CommandContext,
@@ -30,6 +38,7 @@ from prism.core.providers import (
     text_delta,
     tool_call,
 )
+from prism.core.tools import result_text
 
 
 @tool
@@ -99,7 +108,7 @@ def play(request: ProviderRequest) -> Iterable[ProviderEvent]:
     last = request.messages[-1]
     offered = {spec.name for spec in request.tools}
     if last.role == "tool":
-        yield text_delta("Done." if succeeded(last) else "I may not do that.")
+        yield text_delta(result_of(last) or "I may not do that.")
     elif "delete" in last.text and "delete_file" in offered:
         yield tool_call(id="", name="delete_file", arguments={"path": "notes.txt"})
     elif "+" in last.text and "add" in offered:
@@ -109,10 +118,12 @@ def play(request: ProviderRequest) -> Iterable[ProviderEvent]:
     yield done()
 
 
-def succeeded(message: Message) -> bool:
-    """Whether a tool's message holds a result and no error."""
-    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
-    return all(result.error is None for result in results)
+def result_of(message: Message) -> str | None:
+    """What a tool said, unless it failed or was not allowed."""
+    for block in message.content:
+        if isinstance(block, ToolResultBlock) and block.error is None:
+            return f"The tool says: {result_text(block)}"
+    return None
 
 
 class ExampleApp:

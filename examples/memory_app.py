@@ -103,9 +103,7 @@ def scripted(request: ProviderRequest) -> Iterable[ProviderEvent]:
     job = request.tools[0].name
     first = all(message.role == "user" for message in request.messages)
     if job == "record_observations" and first:
-        found = re.findall(
-            r"^\[entry (\S+) \| user .*\]\n  (.*)$", request.messages[0].text, re.MULTILINE
-        )
+        found = USER_BLOCK.findall(request.messages[0].text)
         notes = [
             {"content": f"The user said: {text}", "relevance": "high", "sourceEntryIds": [entry]}
             for entry, text in found
@@ -123,7 +121,7 @@ def chat(request: ProviderRequest) -> Iterable[ProviderEvent]:
     newest = request.messages[-1]
     if newest.role == "user" and "recall" in newest.text:
         seen = "\n".join(message.text for message in request.messages)
-        known = re.findall(r"^\[([a-f0-9]{12})\]", seen, re.MULTILINE)
+        known = MEMORY_LINE.findall(seen)
         if known:
             return [
                 tool_call(id=f"look_{known[0]}", name="recall", arguments={"id": known[0]}),

@@ -26,7 +26,7 @@ def served(*flags: str) -> Any:
 @pytest.mark.parametrize(
     ("flags", "prompt", "answer"),
     [
-        ([], "What is 2 + 3?", "Done."),
+        ([], "What is 2 + 3?", "The tool says: 5"),
         ([], "Please delete it.", "I may not do that."),
         (["--tool", "delete_file"], "What is 2 + 3?", "You said: What is 2 + 3?"),
     ],
@@ -55,7 +55,7 @@ async def test_the_app_asks_before_it_deletes(tmp_path: Path) -> None:
                     assert event.reason == "It cannot be undone."
                     await client.approve(event.approval_id, "allowed")
         assert run.result is not None
-        assert run.result.text == "Done."
+        assert run.result.text == "The tool says: notes.txt is deleted."
         status = await client.command("counting:status")
         assert status.value == {"session": "s1", "requests": 2}
         await client.command("example:note", {"text": "Remember"})
@@ -108,4 +108,5 @@ def test_twenty_lines_of_node_drive_the_rpc() -> None:
         timeout=30,
         check=False,
     )
-    assert (result.returncode, result.stdout, result.stderr) == (0, "Done.\n[completed]\n", "")
+    answer = "The tool says: notes.txt is deleted.\n[completed]\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, answer, "")

@@ -18,7 +18,7 @@ from prism.core import Agent, ModelConfig, Session, decode_event, encode
 from prism.core.host import CommandDefinition
 from prism.core.providers import MockProvider, Provider
 from prism.core.stores import MemorySessionStore, SessionStore
-from prism.core.testing._event_laws import EventLaws
+from prism.core.testing import EventLaws
 
 MODEL = ModelConfig(provider="mock", model="demo")
 

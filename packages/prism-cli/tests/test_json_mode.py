@@ -9,7 +9,7 @@ import pytest
 
 from prism.cli import main
 from prism.core import ErrorEvent, MessageDelta, decode_event, encode
-from prism.core.testing._event_laws import EventLaws
+from prism.core.testing import EventLaws
 
 from .loopback import DONE, Loopback, chunk, serving
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prism.cli import main
+from prism.cli import _options, main
+from prism.core import THINKING_LEVELS
 
 from .loopback import DONE, Loopback, chunk, serving
 
@@ -113,6 +114,11 @@ def test_an_unreachable_server_is_one_line_and_status_1(
         (["-p", "Hi", *MOCK, "--store", "sqlite:"], "needs the name of a file"),
         (["-p", "Hi", *MOCK, "--frobnicate"], "--frobnicate"),
         (["-p", "Hi", "extra"], "extra"),
+        (["Hi there", *MOCK], "A prompt is given with -p, in quotes."),
+        ([*MOCK, "Hi"], "A prompt is given with -p, in quotes."),
+        (["-p", "Hi", *MOCK, "--thinking", "hard"], "'minimal', 'low', 'medium'"),
+        (["-p", "Hi", *MOCK, "--credential-env", "sk-a1"], "the name of an environment variable"),
+        (["-p", "Hi", *MOCK, "--redact-env", ""], "the name of an environment variable"),
         (["-p", "Hi", "--mode", "rpc", *MOCK], "-p belongs to the modes"),
     ],
 )
@@ -130,6 +136,53 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert complaint in err
     assert err.startswith("prism: ")
     assert err.count("\n") == 1
+    assert "sk-a1" not in err
+
+
+@pytest.mark.parametrize(
+    ("status", "flags", "advice"),
+    [
+        (401, [], "(No key was sent: name the variable that holds it with --credential-env.)"),
+        (401, ["--credential-env", "MY_KEY"], "environment variable MY_KEY.)"),
+        (404, [], "(Check --model and --base-url.)"),
+    ],
+)
+def test_a_refusal_names_the_flag_to_look_at(
+    status: int,
+    flags: list[str],
+    advice: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    with serving() as server:
+        server.status = status
+        server.send(b"No, sk-very-secret. ", b"data: [DONE]\n\n")
+        assert main(openai(server, *flags, "-p", "Hi")) == 1
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("prism: No, ")
+    assert err.endswith(f"{advice}\n")
+    assert not flags or "sk-very" not in err
+
+
+def test_the_thinking_level_is_asked_for_and_a_lower_one_is_told(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with serving() as server:
+        for level in ("low", "max"):
+            server.send(chunk("Hi"), DONE)
+            flags = ["--model", "gpt-5", "--thinking", level, "-p", "Hi"]
+            assert main(openai(server, *flags)) == 0
+    assert [request["reasoning_effort"] for request in server.requests] == ["low", "high"]
+    assert capfd.readouterr() == (
+        "HiHi",
+        "prism: warning: Model 'gpt-5' has no thinking level 'max'; 'high' is asked for.\n",
+    )
+
+
+def test_the_thinking_levels_are_the_runtimes() -> None:
+    assert _options.THINKING_LEVELS == THINKING_LEVELS
 
 
 def test_recorded_flags_change_nothing(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -150,7 +203,16 @@ def test_a_compaction_comes_before_a_run_that_is_too_long(tmp_path: Path) -> Non
 def test_help_lists_every_flag(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out, _ = capfd.readouterr()
-    flags = ["--prompt", "--mode", "--provider", "--model", "--session", "--config", "--resource"]
+    flags = [
+        "--prompt",
+        "--thinking",
+        "--mode",
+        "--provider",
+        "--model",
+        "--session",
+        "--config",
+        "--resource",
+    ]
     flags += ["--extension", "--tool", "--system", "--context", "--compact", "--max-tool-rounds"]
     flags += ["--store", "--base-url", "--credential-env", "--redact-env", "--app", "--version"]
     assert [flag for flag in flags if flag not in out] == []

@@ -135,6 +135,17 @@ def test_export_gives_the_entries_as_they_are_stored(
     assert "is there already" in capfd.readouterr().err
 
 
+def test_memory_needs_a_package_that_is_named_when_it_is_missing(
+    store: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prism.memory.observational", None)
+    assert main(["sessions", "show", "main", "--store", store, "--memory"]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("prism: --memory needs the package prism-memory-observational: ")
+    assert err.endswith("install prism-core[memory-observational].\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [

@@ -178,6 +178,24 @@ def test_facts_go_along() -> None:
     assert inside.details["requestId"] == "req_2"
 
 
+def test_what_is_left_of_a_rate_limit_goes_along() -> None:
+    headers = {
+        "x_ratelimit_remaining_tokens": "0",
+        "x_ratelimit_reset_tokens": "6m0s",
+        "anthropic_ratelimit_requests_remaining": "9",
+        "x_ratelimit_limit_tokens": "100",
+    }
+    info = mapped(429, openai("slow", code="rate_limit_exceeded"), **headers)
+    assert info.details is not None
+    assert info.details["rateLimits"] == {
+        "x-ratelimit-remaining-tokens": "0",
+        "x-ratelimit-reset-tokens": "6m0s",
+        "anthropic-ratelimit-requests-remaining": "9",
+    }
+    assert "rateLimits" not in (mapped(429, openai("slow")).details or {})
+    assert "rateLimits" not in (mapped(500, openai("x"), **headers).details or {})
+
+
 @pytest.mark.parametrize(("value", "wanted"), [("true", True), ("false", False)])
 def test_the_vendors_own_word_on_retrying_goes_along(value: str, wanted: bool) -> None:  # noqa: FBT001
     details = mapped(500, x_should_retry=value).details

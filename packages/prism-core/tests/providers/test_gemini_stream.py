@@ -192,6 +192,12 @@ async def test_a_blocked_prompt_is_a_refusal() -> None:
 # --- errors -----------------------------------------------------------------------------------
 
 
+async def test_what_is_said_of_the_prompt_beside_an_answer_is_no_refusal() -> None:
+    feedback = {"blockReason": "OTHER"}
+    reading = await answer(chunk(text("Hi"), finish="STOP", promptFeedback=feedback))
+    assert (reading.text, reading.stop, reading.notices) == ("Hi", "stop", [])
+
+
 async def test_an_error_inside_the_stream() -> None:
     error = {"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}}
     reading = await answer(chunk(text("Hi"), usageMetadata=COUNTS), error, STOP)
@@ -286,7 +292,11 @@ async def test_an_emoji_may_be_cut_by_the_network_and_by_the_vendor() -> None:
         b'data: {"candidates":[{"content":{"parts":[{"text":"\\u%s"}]}}]}\n\n' % half
         for half in (b"d83d", b"de00")
     ]
-    assert (await answer(*halves, STOP)).text == "\ud83d\ude00"  # joined by the runtime
+    assert await collect(provider_of(sse(*halves, STOP))) == [
+        TextDelta(text="\ud83d", index=0),  # joined by the runtime
+        TextDelta(text="\ude00", index=0),
+        Done(stop_reason="stop"),
+    ]
 
 
 async def test_thoughts_and_text_are_blocks_of_their_own() -> None:

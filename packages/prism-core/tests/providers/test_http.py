@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, aclosing, suppress
+from importlib import metadata
 from typing import Any
 
 import anyio
@@ -296,13 +297,13 @@ async def test_proxies_of_the_environment_are_used(
             monkeypatch.setenv("NO_PROXY", "127.0.0.1" if excluded else "")
             provider = OpenAIChatProvider(base_url=url)
             reading = read(await collect(provider))
+            assert (reading.text, reading.code) == (
+                ("", "connection") if excluded else ("Hi", None)
+            )
             await provider.aclose()
             tasks.cancel_scope.cancel()
-    if excluded:
-        assert (reading.code, proxy.connections) == ("connection", 0)
-    else:
-        assert reading.text == "Hi"
-        (exchange,) = proxy.exchanges
+    assert proxy.connections == len(proxy.exchanges) == (0 if excluded else 1)
+    for exchange in proxy.exchanges:
         assert exchange.head.startswith(b"POST http://vendor.test/v1/chat/completions HTTP/1.1")
 
 
@@ -411,6 +412,15 @@ def test_one_provider_serves_several_event_loops(backends: tuple[str, str]) -> N
 
     for backend in backends:
         anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("extra", ["openai", "anthropic", "google"])
+def test_the_extra_of_a_vendor_is_another_name_of_the_http_one(extra: str) -> None:
+    needs: dict[str, list[str]] = {}
+    for need in metadata.requires("prism-core") or ():
+        package, _, condition = need.replace('"', "'").partition(";")
+        needs.setdefault(condition.strip(), []).append(package.strip())
+    assert needs[f"extra == '{extra}'"] == needs["extra == 'http'"]
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -513,6 +513,15 @@ async def test_max_tokens_must_be_a_positive_integer(value: Any) -> None:
     assert "maxTokens" in reading.error.message
 
 
+@pytest.mark.parametrize("name", ["parallelToolCalls", "parallel_tool_calls"])
+async def test_calls_one_at_a_time_are_asked_for_only_beside_tools(name: str) -> None:
+    config = {"parameters": {name: False}}
+    assert (await body_of(ask(config=config, tools=[ADD])))["parallel_tool_calls"] is False
+    sent, reading = await send(ask(config=config))
+    assert "parallel_tool_calls" not in sent.body
+    assert reading.notices == []
+
+
 async def test_an_unknown_parameter_is_named() -> None:
     sent, reading = await send(ask(config={"parameters": {"topK": 3, "seed": 7}}))
     assert sent.body["seed"] == 7

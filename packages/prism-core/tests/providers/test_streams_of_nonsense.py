@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from prism.core._wire import Usage, encode
 from prism.core.providers import UsageUpdate
+from prism.core.providers._json import is_list, is_object
 from prism.core.testing import ScriptedAnswer, ScriptedCall
 
 from .vendors import ADAPTERS
@@ -53,11 +54,11 @@ VALUES = st.recursive(
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every place in a tree: what holds it, and its key."""
-    keys: Any = ()
-    if isinstance(value, dict):
-        keys = value
-    elif isinstance(value, list):
-        keys = range(len(value))  # pyright: ignore[reportUnknownArgumentType]
+    keys: list[Any] = []
+    if is_object(value):
+        keys += value
+    elif is_list(value):
+        keys += range(len(value))
     for key in keys:
         yield value, key
         yield from places(value[key])
@@ -76,8 +77,8 @@ def streams(draw: st.DrawFn, name: str) -> bytes:
             holder[key] = draw(VALUES)
         elif change == "gone":
             del holder[key]
-        elif isinstance(holder, list):
-            holder.append(copy.deepcopy(holder[key]))  # pyright: ignore[reportUnknownMemberType]
+        elif is_list(holder):
+            holder.append(copy.deepcopy(holder[key]))
         if not events:
             break
     return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)

@@ -43,7 +43,7 @@ from prism.core._contracts import (
 
 from .harness import Stage, Steps, running_tasks, said
 
-STORIES: Final = int(os.environ.get("PRISM_STORIES", "40"))
+STORIES: Final = int(os.environ.get("PRISM_STORIES", "30"))
 SECRET: Final = "hush-hush"  # noqa: S105 - what is to be hidden
 ERRORS: Final = ("overloaded", "auth", "context_overflow", "replay_invalid", "server_error")
 

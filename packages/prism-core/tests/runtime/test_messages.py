@@ -618,7 +618,7 @@ _events = st.one_of(
 _ends = st.sampled_from([done(), error("no", code="auth"), done(stop_reason="length")])
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(_events, max_size=12), _ends, st.sampled_from([(), ("ΩΨ",), ("Ω", "Ψ😀")]))
 def test_any_stream_keeps_the_laws(events: list[Any], end: Any, secrets: tuple[str, ...]) -> None:
     async def run() -> None:

@@ -104,11 +104,19 @@ async def test_the_model_follows_the_branch(stage: Stage) -> None:
     root = session.leaf_id
     await session.run("big one", model=big, thinking_level="high")
     assert (await session.state()).model == big
+    big_leaf = session.leaf_id
     await session.checkout(root)
     state = await session.state()
     assert (state.model.model, state.thinking_level) == ("m", None)
     await session.run("small one")
     assert provider_of(session).requests[-1].model.model == "m"
+    for back in (session, stage.session(END)):
+        await back.checkout(big_leaf)
+        state = await back.state()
+        assert (state.model, state.thinking_level) == (big, "high")
+    await session.reload()
+    await session.run("big again")
+    assert provider_of(session).requests[-1].model == big
 
 
 async def test_labels_name_entries_and_are_cleared(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from prism.core import (
     CompactionOptions,
     ModelConfig,
     PrismError,
+    ProviderError,
     RetryOptions,
     SecretRedactor,
     Session,
@@ -40,9 +41,9 @@ class UsageProblem(Exception):  # noqa: N818
 class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The flags, as an app's `create_session` gets them.
 
-    prism itself applies `system`, `max_tool_rounds`, `compact` and `redact_env` to every run; with
-    an app it leaves all others to it, and never acts on `config`, `resources`, `extensions`,
-    `tools` and `context`.
+    prism itself applies `system`, `thinking_level`, `max_tool_rounds`, `compact` and `redact_env`
+    to every run; with an app it leaves all others to it, and never acts on `config`, `resources`,
+    `extensions`, `tools` and `context`.
 
     Attributes:
         mode: `print`, `json` or `rpc`.
@@ -53,6 +54,7 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
         session: Id of the session to open; `None`: a new one.
         store: `DIR` or `sqlite:FILE`; see `open_store`.
         system: `--system`.
+        thinking_level: `--thinking`.
         max_tool_rounds: `--max-tool-rounds`.
         compact: `--compact`, entries above which a run compacts first.
         redact_env: Names of variables whose values are secret.
@@ -71,6 +73,7 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     store: str | None = None
     system: str | None = None
+    thinking_level: str | None = None
     max_tool_rounds: int | None = None
     compact: int | None = None
     redact_env: tuple[str, ...] = ()
@@ -104,6 +107,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
         options: dict[str, Any] = {}
         if self.system is not None:
             options["system"] = self.system
+        if self.thinking_level is not None:
+            options["thinking_level"] = self.thinking_level
         if self.max_tool_rounds is not None:
             options["max_tool_rounds"] = self.max_tool_rounds
         if self.compact is not None:
@@ -114,10 +119,18 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _variable(flag: str, name: str) -> str:
+    if not (name.isidentifier() and name.isascii()):
+        # It may be the secret itself: it is not repeated.
+        raise UsageProblem(
+            f"{flag} takes the name of an environment variable, such as OPENAI_API_KEY, "
+            "and never its value; what was given is no name."
+        )
     value = os.environ.get(name)
     if not value:
         state = "not set" if value is None else "empty"
-        raise UsageProblem(f"{flag} names the environment variable {name}, which is {state}.")
+        raise UsageProblem(
+            f"{flag} names the environment variable {name}, which is {state}: export it first."
+        )
     return value
 
 
@@ -267,7 +280,20 @@ class Host:
 
     def complain(self, error: Exception) -> None:
         """Say on stderr what was wrong."""
-        complain(self.redact(describe(error)))
+        complain(self.redact(describe(error)) + self._advice(error))
+
+    def _advice(self, error: Exception) -> str:
+        """Which flag to look at, when the flags made the provider and its server refuses."""
+        if self.model is None or not isinstance(error, ProviderError):
+            return ""
+        if error.code in {"auth", "permission"}:
+            name = self.options.credential_env
+            if name is not None:
+                return f" (The key was taken from the environment variable {name}.)"
+            return " (No key was sent: name the variable that holds it with --credential-env.)"
+        if error.code == "not_found":
+            return " (Check --model and --base-url.)"
+        return ""
 
 
 def load_app(name: str) -> App:

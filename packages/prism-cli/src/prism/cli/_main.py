@@ -19,8 +19,22 @@ EXIT_INTERRUPTED: Final = 130
 _DEFAULT = click.core.ParameterSource.DEFAULT
 
 
+class _Command(click.Group):
+    """A group that knows what a word that is no command was meant to be."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            message = f"{error.format_message()} A prompt is given with -p, in quotes."
+            raise click.UsageError(message, ctx) from None
+
+
 @click.group(
     name="prism",
+    cls=_Command,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -44,7 +58,10 @@ def command(**flags: Any) -> int:
         if prompt is not None:
             raise click.UsageError("-p belongs to the modes print and json; with rpc, send it.")
     elif prompt is None or not prompt.strip():
-        raise click.UsageError(f"The mode {mode} needs a prompt: give it with -p.")
+        raise click.UsageError(
+            f"The mode {mode} needs a prompt: give it with -p, "
+            'as in `prism --provider mock -p "Hi"`; --help lists the rest.'
+        )
     from prism.cli import _run
 
     return _run.run(mode=mode, prompt=prompt or "", app=app, flags=flags)
@@ -75,13 +92,13 @@ def list_sessions(store: str, as_json: bool) -> int:  # noqa: FBT001
 @click.argument("session")
 @_store
 @_json
-def show(session: str, store: str, as_json: bool) -> int:  # noqa: FBT001
+@click.option("--memory", is_flag=True, help="What observational memory has recorded, instead.")
+def show(session: str, store: str, as_json: bool, memory: bool) -> int:  # noqa: FBT001
     """Show a session's tree, with its branches, labels and compactions."""
     from prism.cli import _sessions
 
-    return _sessions.run(
-        store, partial(_sessions.show_session, session_id=session, as_json=as_json)
-    )
+    show = partial(_sessions.show_session, session_id=session, as_json=as_json, memory=memory)
+    return _sessions.run(store, show)
 
 
 @sessions.command()

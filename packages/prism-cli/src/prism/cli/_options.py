@@ -11,6 +11,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MODES: Final = ("print", "json", "rpc")
 
+THINKING_LEVELS: Final = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The runtime's own."""
+
 MAX_TOOL_ROUNDS: Final = 10_000
 """The runtime's own hard cap."""
 
@@ -47,6 +50,13 @@ _FLAGS: Final = (
         help="Where sessions are kept; without it they end with the process.",
     ),
     click.option("--system", metavar="TEXT", help="System instructions."),
+    click.option(
+        "--thinking",
+        "thinking_level",
+        type=click.Choice(THINKING_LEVELS),
+        metavar="LEVEL",
+        help=f"How much the model thinks first: {', '.join(THINKING_LEVELS)}.",
+    ),
     click.option(
         "--max-tool-rounds",
         type=click.IntRange(1, MAX_TOOL_ROUNDS),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import anyio
 from anyio import CancelScope
 
 from prism.cli._host import Host, UsageProblem
-from prism.cli._main import EXIT_FAILED, EXIT_USAGE
+from prism.cli._main import EXIT_FAILED, EXIT_USAGE, complain
 from prism.cli._signals import OUTPUT_GRACE_SECONDS, exit_status, watch_signals
 from prism.cli._streams import Output, output_status
 from prism.core import (
@@ -19,6 +20,7 @@ from prism.core import (
     MessageDelta,
     Session,
     TextBlock,
+    Warned,
     encode_ascii,
     error_info,
 )
@@ -45,17 +47,23 @@ class Presenter(Protocol):
 class PrintPresenter:
     """The assistant's text as it comes, and nothing else.
 
-    A terminal gets a line feed after it, unless the text ends in one.
+    A terminal gets a line feed after it, unless the text ends in one. Warnings go to stderr.
     """
 
-    def __init__(self, output: Output, *, fd: int, encoding: str) -> None:
+    def __init__(
+        self, output: Output, *, fd: int, encoding: str, redact: Callable[[str], str]
+    ) -> None:
         self._output = output
+        self._redact = redact
         self._encoding = encoding
         self._terminal = os.isatty(fd)
         self._last = ""
 
     def show(self, event: AgentEvent) -> bool:
         """Write a delta's text."""
+        if isinstance(event, Warned):
+            complain(self._redact(f"warning: {event.message}"))
+            return True
         if not isinstance(event, MessageDelta) or not isinstance(event.content, TextBlock):
             return True
         text = event.content.text
@@ -101,7 +109,7 @@ async def answer(host: Host, prompt: str, *, out: int, encoding: str) -> int:
     presenter: Presenter = (
         JsonPresenter(output)
         if host.options.mode == "json"
-        else PrintPresenter(output, fd=out, encoding=encoding)
+        else PrintPresenter(output, fd=out, encoding=encoding, redact=host.redact)
     )
     try:
         return await OnePrompt(host, presenter, output, prompt).run()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -32,6 +33,9 @@ from prism.core.stores import SessionInfo, SessionStore, export_session
 
 LONG_WORK_ENTRIES: Final = 2_000
 """Entries from which on a person waits long enough to want to see why."""
+
+MEMORY_PACKAGE: Final = "prism.memory.observational"
+"""Loaded by name, because this distribution does without it."""
 
 _MIN_WIDTH: Final = 60
 
@@ -84,14 +88,60 @@ async def list_sessions(store: SessionStore, *, as_json: bool) -> None:
         click.echo(f"{name:{wide}} {counts}  {last:16}  {first}".rstrip())
 
 
-async def show_session(store: SessionStore, session_id: str, *, as_json: bool) -> None:
-    """Print the tree of a session, with branches, labels and compactions."""
+async def show_session(
+    store: SessionStore, session_id: str, *, as_json: bool, memory: bool = False
+) -> None:
+    """Print the tree of a session, with branches, labels and compactions; or its memory."""
+    show = partial(_show_memory, load_memory()) if memory else _show_tree
     info = await _find(store, session_id)
     entries: list[SessionEntry] = []
     with progress(f"Reading {session_id}", info.entry_count) as step:
         async for stored in store.iter_entries(session_id):
             entries.append(stored.entry)
             step()
+    show(info, entries, as_json=as_json)
+
+
+def load_memory() -> Any:
+    """The package of observational memory, which need not be installed.
+
+    Raises:
+        UsageProblem: It is not.
+    """
+    try:
+        return import_module(MEMORY_PACKAGE)
+    except ModuleNotFoundError as error:
+        if error.name is None or not MEMORY_PACKAGE.startswith(error.name):
+            raise
+        raise UsageProblem(
+            "--memory needs the package prism-memory-observational: "
+            "install prism-core[memory-observational]."
+        ) from None
+
+
+def _show_memory(
+    package: Any, info: SessionInfo, entries: list[SessionEntry], *, as_json: bool
+) -> None:
+    """What is remembered on the branch on which the session stands."""
+    context = rebuild_session_context(entries)
+    status = package.memory_status(context.entries)
+    found = package.build_projection(context.entries)
+    if as_json:
+        memory = {
+            "status": status,
+            "reflections": found.reflections,
+            "observations": found.observations,
+        }
+        leaf = {} if context.leaf_id is None else {"leafId": context.leaf_id}
+        _print_json(session_fields(info) | leaf | {"memory": memory})
+        return
+    text = package.status_text(status)
+    text += "\n\n" + package.view_text(found.observations, found.reflections, "recorded")
+    for line in text.split("\n"):
+        click.echo(printable(line))
+
+
+def _show_tree(info: SessionInfo, entries: list[SessionEntry], *, as_json: bool) -> None:
     nodes = TreeNode.list_of(entries)
     branches = list_branches(entries)
     leaf_id = rebuild_session_context(entries).leaf_id
@@ -113,7 +163,7 @@ async def show_session(store: SessionStore, session_id: str, *, as_json: bool) -
     size = f"{_count(info.entry_count, 'entry', 'entries')}, "
     size += _count(len(branches), "branch", "branches")
     since = f", {info.created_at} to {info.last_activity_at}" if info.created_at else ""
-    click.echo(f"Session {printable(session_id)}: {size}{since}")
+    click.echo(f"Session {printable(info.session_id)}: {size}{since}")
     width = max(_MIN_WIDTH, shutil.get_terminal_size().columns)
     for line in draw(nodes, by_id, leaf_id=leaf_id, width=width):
         click.echo(line)

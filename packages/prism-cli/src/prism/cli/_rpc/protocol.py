@@ -33,7 +33,7 @@ MAX_SESSIONS: Final = 1_000
 """Sessions that one process holds open."""
 
 MAX_QUEUED: Final = 256
-"""Inputs that may wait for one run."""
+"""Inputs that may wait in a session, steering and follow-ups together: the runtime's own limit."""
 
 RequestId: TypeAlias = str | int | float
 
@@ -280,6 +280,8 @@ def describe_failure(error: Exception) -> ErrorInfo:
     info = error_info(error)
     if isinstance(error, StoreConflict):
         return _recoded(info, "store_conflict")
+    if info.code == "queue_full":
+        return _recoded(info, "session_busy")
     if isinstance(error, RpcError):
         details = {key: value for key, value in (info.details or {}).items() if key != "id"}
         return msgspec.structs.replace(info, name=None, details=details or None)

@@ -10,7 +10,6 @@ from anyio import CancelScope
 
 from prism.cli._rpc.channel import ActiveRun, Channel
 from prism.cli._rpc.protocol import (
-    MAX_QUEUED,
     AbortParams,
     ApproveParams,
     CommandParams,
@@ -83,8 +82,6 @@ async def join(channel: Channel, request: Request, said: Any) -> bool:
     run = channel.active
     if run is None:
         return False
-    if len(run.joined) >= MAX_QUEUED:
-        raise SessionBusy(f"{MAX_QUEUED} inputs wait for session {channel.session.id!r}.")
     joined = False
     # `follow_up` takes the input at once or waits for the session, which is not wanted here.
     with CancelScope() as scope:
@@ -150,8 +147,6 @@ async def steer(server: Server, request: Request) -> object:
     """Say something to the run that is active."""
     said = read_input(read_params(request, InputParams))
     session = server.current.session
-    if (await session.state()).steer >= MAX_QUEUED:
-        raise SessionBusy(f"{MAX_QUEUED} inputs wait for session {session.id!r}.")
 
     async def work() -> dict[str, Any]:
         session.steer(said)

@@ -8,7 +8,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from prism.core._contracts import ToolSpec
 from prism.core._errors import NothingToContinue, UsageError
-from prism.core._runtime.attempt import CUT_STOPS, Attempt
+from prism.core._runtime.assembly import CUT_STOPS
+from prism.core._runtime.attempt import Attempt
 from prism.core._runtime.batch import Batch
 from prism.core._runtime.compact import try_compact
 from prism.core._runtime.ending import RunEnding

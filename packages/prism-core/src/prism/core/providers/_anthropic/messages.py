@@ -47,7 +47,7 @@ def encode_message(message: Message) -> list[dict[str, Any]]:
 
 def _text(text: str) -> list[dict[str, Any]]:
     """White space alone is refused."""
-    return [{"type": "text", "text": text}] if text.strip() else []
+    return [{"type": "text", "text": text}] if text and not text.isspace() else []
 
 
 def _user(message: Message) -> list[dict[str, Any]]:
@@ -83,15 +83,17 @@ def _image_source(block: ImageBlock) -> dict[str, Any]:
 
 
 def _result(block: ToolResultBlock) -> dict[str, Any]:
-    parts = [part for item in block.content or () for part in _part(item)]
+    content = block.content or ()
     sent: dict[str, Any] = {"type": "tool_result", "tool_use_id": block.tool_call_id}
-    if all(part["type"] == "text" for part in parts):
-        sent["content"] = "\n".join(part["text"] for part in parts) or EMPTY_RESULT
+    texts = [item.text for item in content if isinstance(item, TextBlock)]
+    if len(texts) == len(content):
+        said = [text for text in texts if text and not text.isspace()]
+        sent["content"] = "\n".join(said) or EMPTY_RESULT
         # With the flag only text is taken; with images the text alone says what went wrong.
         if block.error is not None:
             sent["is_error"] = True
     else:
-        sent["content"] = parts
+        sent["content"] = [part for item in content for part in _part(item)]
     return sent
 
 

@@ -172,7 +172,7 @@ class _Builder:
         thinks = as_object(body.get("thinking")).get("type", "disabled") != "disabled"
         refuses = thinks or not compat.sampling
         drop_parameters(body, _SAMPLING if refuses else (), request, self.notices)
-        if head.target.system_notes and any(_is_note(message) for message in sent.messages):
+        if sent.has_notes:
             items = sent.items
             _place_notes(items)
         else:
@@ -347,10 +347,6 @@ def _lacks_thinking(messages: list[Message]) -> bool:
         else:
             break
     return in_turn
-
-
-def _is_note(message: Message) -> bool:
-    return message.role == "system"
 
 
 def _place_notes(items: list[msgspec.Raw]) -> None:

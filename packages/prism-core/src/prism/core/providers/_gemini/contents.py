@@ -68,7 +68,7 @@ def contents_encoder(*, call_ids: bool, signed_calls: bool) -> Callable[[Message
 
 def _part(block: ContentBlock) -> list[Content]:
     if isinstance(block, TextBlock):
-        return [{"text": block.text}] if block.text.strip() else []
+        return [{"text": block.text}] if block.text and not block.text.isspace() else []
     if isinstance(block, ImageBlock):
         return [_image(block)]
     if isinstance(block, NativeBlock):

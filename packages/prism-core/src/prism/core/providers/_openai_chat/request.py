@@ -48,6 +48,7 @@ _PARAMETERS: Final = {
     "stop": "stop",
     "stopSequences": "stop",
     "seed": "seed",
+    "parallelToolCalls": "parallel_tool_calls",
 }
 _SAMPLING: Final = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
 _SNAKE: Final = {wire: wire for wire in _PARAMETERS.values()}
@@ -222,7 +223,7 @@ class _Builder:
                     "parameter_ignored",
                     f"parameters.{name} is not known to {API}; options.extra.body can carry it.",
                 )
-            else:
+            elif field != "parallel_tool_calls" or self.request.tools:  # refused without tools
                 body[field] = value
 
     def _add_output_schema(self, body: dict[str, Any]) -> None:

@@ -130,6 +130,7 @@ class Conversation:
         target, shaper = self._target, self._shaper
         merging = target.merge_users
         merged: list[ContentBlock] = []  # results and input between two messages of the model
+        clean = True  # whether what is merged is known to hold no NUL
         images: list[ImageBlock] = []  # of the results under way
         for at in range(start, end):
             self._at = at
@@ -141,6 +142,7 @@ class Conversation:
                 images += following
                 if merging:
                     merged.append(result)
+                    clean = clean and shaper.clean
                     continue
                 if result is not block or role != "tool":  # some histories have it as the user's
                     message = replace(message, role="tool", content=[result])
@@ -148,8 +150,10 @@ class Conversation:
                 continue
             if images:
                 self._lay_images(layout, images, merged)
+                clean = False
             if role == "assistant":
-                merged = self._lay_assistant(layout, message, merged)
+                merged = self._lay_assistant(layout, message, merged, clean=clean)
+                clean = clean or not merged
                 continue
             is_note = role == "system" and target.system_notes
             shaped = shaper.user(message, role="system" if is_note else "user")
@@ -157,18 +161,20 @@ class Conversation:
                 continue
             if merging and not is_note:
                 merged += shaped.content
+                clean = clean and shaper.clean
                 continue
             if merged:
-                layout.add(Message(role="user", content=merged))
-                merged = []
+                layout.add(Message(role="user", content=merged), clean=clean)
+                merged, clean = [], True
             self._add(layout, shaped, clean=shaper.clean)
         if images:
             self._lay_images(layout, images, merged)
+            clean = False
         if merged:
-            layout.add(Message(role="user", content=merged))
+            layout.add(Message(role="user", content=merged), clean=clean)
 
     def _lay_assistant(
-        self, layout: Layout, message: Message, merged: list[ContentBlock]
+        self, layout: Layout, message: Message, merged: list[ContentBlock], *, clean: bool
     ) -> list[ContentBlock]:
         """A model's message behind what was merged before it; what is still to be merged."""
         shaper = self._shaper
@@ -176,7 +182,7 @@ class Conversation:
         if sent is None:
             return merged
         if merged:
-            layout.add(Message(role="user", content=merged))
+            layout.add(Message(role="user", content=merged), clean=clean)
         if (
             shaper.stamp is not None
             and self._target.binds_prefix

@@ -28,9 +28,10 @@ class Sent:
     Attributes:
         prefix: Digest of all that, for `WireCall.prefix`; none when the target binds none.
         notices: What the host should know; each thing is told once per conversation.
+        has_notes: Whether a system message stands among the messages.
     """
 
-    __slots__ = ("_counts", "_packed", "_settled", "_tail", "notices", "prefix")
+    __slots__ = ("_counts", "_packed", "_settled", "_tail", "has_notes", "notices", "prefix")
 
     def __init__(
         self, settled: Layout, tail: Layout, *, prefix: str | None, notices: list[Notice]
@@ -40,6 +41,7 @@ class Sent:
         # The settled part may have grown when somebody asks.
         self._counts = len(settled.messages), len(settled.items)
         self._packed = settled.packed
+        self.has_notes = settled.has_notes or tail.has_notes
         self.prefix = prefix
         self.notices = notices
 
@@ -77,8 +79,8 @@ class Layout:
     """What is sent, in order; it grows at its end."""
 
     __slots__ = (
-        "_before", "_digest", "_encode", "_hashed", "_offset", "items", "last", "messages",
-        "packs", "size", "starts",
+        "_before", "_digest", "_encode", "_hashed", "_offset", "has_notes", "items", "last",
+        "messages", "packs", "size", "starts",
     )  # fmt: skip
 
     def __init__(self, encode: Encode, head: bytes) -> None:
@@ -92,6 +94,7 @@ class Layout:
         self.items: list[msgspec.Raw] = []
         self.packs: list[msgspec.Raw] = []
         self.last: Message | None = None
+        self.has_notes = False
         self.size = len(head)
 
     def behind(self) -> Layout:
@@ -144,6 +147,8 @@ class Layout:
         self.messages.append(message)
         self.starts.append(self._offset + len(items))
         self.last = message
+        if message.role == "system":
+            self.has_notes = True
         for item in self._encode(message):
             if type(item) is msgspec.Raw:  # a vendor's own item, verbatim
                 self.size += len(bytes(item))

@@ -85,7 +85,7 @@ class Pairs:
         says = False
         for block in content:
             if isinstance(block, TextBlock):
-                says = says or bool(block.text.strip())
+                says = says or (bool(block.text) and not block.text.isspace())
             elif isinstance(block, ToolCallBlock):
                 if not block.id or block.id in self._used:
                     return False
