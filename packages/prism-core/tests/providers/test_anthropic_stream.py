@@ -316,6 +316,15 @@ async def test_a_block_may_begin_with_text_and_miss_its_start_or_its_end() -> No
     }
 
 
+async def test_a_block_without_an_end_is_whole_at_the_end_of_the_message() -> None:
+    whole, cut = tool(0, "{}"), tool(1, '{"a":1}')[:-1]
+    reading = await answer(*whole, *cut, *ends("tool_use"))
+    assert [(call.id, call.arguments) for call in reading.calls] == [
+        ("toolu_0", {}),
+        ("toolu_1", {"a": 1}),
+    ]
+
+
 async def test_empty_blocks_leave_no_trace() -> None:
     empty = [opened(0, "text", text=""), closed(0), opened(1, "thinking", thinking=""), closed(1)]
     assert await answer(*empty, *text("Hi", 2), *ends()) == Reading(text="Hi", stop="stop")
@@ -370,6 +379,7 @@ async def test_thinking_without_a_signature_has_nothing_to_replay() -> None:
 
 async def test_redacted_thinking_is_complete_at_once() -> None:
     reading = await answer(opened(0, "redacted_thinking", data="xyz"), closed(0), *ends())
+    assert list(reading.blocks) == [0]
     block = reading.blocks[0]
     assert isinstance(block, ThinkingBlock)
     assert block.redacted
