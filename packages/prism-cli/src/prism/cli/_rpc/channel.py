@@ -41,14 +41,17 @@ class Cause:
     """A request that is at work, and the run that it started.
 
     Attributes:
+        over: Whether it causes nothing any more.
+        run_id: The run that it started.
         runs: Whether it starts a run of its own.
     """
 
-    __slots__ = ("request_id", "run_id", "runs")
+    __slots__ = ("over", "request_id", "run_id", "runs")
 
     def __init__(self, request_id: RequestId, *, runs: bool) -> None:
         self.request_id = request_id
         self.runs = runs
+        self.over = False
         self.run_id: str | None = None
 
 
@@ -102,11 +105,17 @@ class Channel:
         """After the events so far: the request is over; do what there is to do then."""
 
         def finish() -> None:
-            self._causes.remove(cause)
-            self._heads.clear()
+            self.drop(cause)
             act()
 
         self.mark(finish)
+
+    def drop(self, cause: Cause) -> None:
+        """The request is over at once: what waits to be written does not carry its id."""
+        cause.over = True
+        if cause in self._causes:
+            self._causes.remove(cause)
+        self._heads.clear()
 
     def mark(self, act: Callable[[], object]) -> None:
         """Do something once all events so far are written."""
@@ -116,6 +125,8 @@ class Channel:
             self._events.push(_Mark(act))
 
     def _begin(self, cause: Cause) -> None:
+        if cause.over:
+            return
         self._causes.append(cause)
         self._heads.clear()
 

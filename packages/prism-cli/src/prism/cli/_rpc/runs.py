@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio import CancelScope
 
-from prism.cli._rpc.channel import ActiveRun, Channel
+from prism.cli._rpc.channel import ActiveRun, Cause, Channel
 from prism.cli._rpc.protocol import (
     AbortParams,
     ApproveParams,
@@ -159,14 +160,29 @@ async def told(
     server: Server, channel: Channel, request: Request, work: Callable[[], Awaitable[Any]]
 ) -> object:
     """Do something whose events carry the request's id and come before its response."""
+    done = await attempt(server, channel, request, work)
+    if done is not None:
+        cause, result = done
+        channel.end(cause, lambda: server.reply(request.id, result))
+    return LATER
+
+
+async def attempt(
+    server: Server, channel: Channel, request: Request, work: Callable[[], Awaitable[Any]]
+) -> tuple[Cause, Any] | None:
+    """Do something whose events carry the request's id; what it gives, and the open cause.
+
+    A failure is answered behind those events, and gives `None`.
+    """
     cause = channel.begin(request.id, runs=False)
     try:
-        result = await work()
+        return cause, await work()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the response
+        channel.end(cause, partial(server.fail, request.id, error))
+        return None
     except BaseException:
-        channel.end(cause, lambda: None)
+        channel.drop(cause)
         raise
-    channel.end(cause, lambda: server.reply(request.id, result))
-    return LATER
 
 
 async def abort(server: Server, request: Request) -> object:
@@ -206,11 +222,10 @@ async def approve(server: Server, request: Request) -> object:
 
     if (await session.state()).status != "idle":
         return await told(server, channel, request, work)
-    cause = channel.begin(request.id, runs=False)
-    try:
-        await work()
-    finally:
-        channel.end(cause, lambda: None)
+    done = await attempt(server, channel, request, work)
+    if done is None:
+        return LATER
+    channel.end(done[0], lambda: None)
     if (await session.state()).pending_approvals:
         channel.mark(lambda: server.reply(request.id, result))
         return LATER

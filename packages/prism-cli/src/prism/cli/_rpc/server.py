@@ -216,13 +216,21 @@ class Server:
         known = self.channels.get(session.id)
         if known is not None:
             return known
-        if len(self.channels) >= MAX_SESSIONS:
-            raise UsageError(f"{MAX_SESSIONS} sessions are open already.", code="unsupported")
+        self.check_room()
         redactor = self.host.redactor
         channel = Channel(session, self.output, None if redactor is None else redactor.redact_event)
         await self.group.start(channel.pump)
         self.channels[session.id] = channel
         return channel
+
+    def check_room(self) -> None:
+        """Refuse one more session when too many are open.
+
+        Raises:
+            UsageError: `unsupported`.
+        """
+        if len(self.channels) >= MAX_SESSIONS:
+            raise UsageError(f"{MAX_SESSIONS} sessions are open already.", code="unsupported")
 
     # Requests
 

@@ -20,6 +20,7 @@ from prism.cli._rpc.protocol import (
 from prism.cli._rpc.runs import as_model
 from prism.core import (
     Session,
+    SessionExists,
     SessionNotFound,
     SessionState,
 )
@@ -127,6 +128,7 @@ async def switch_session(server: Server, request: Request) -> object:
         stored = await server.current.session.agent.store.entries(wanted, limit=1)
         if not stored and not params.create:
             raise SessionNotFound(f"No session {wanted!r}; `create: true` begins one.")
+        server.check_room()
         channel = await server.open_channel(await server.host.open_session(wanted))
     server.current = channel
     return {"sessionId": channel.session.id}
@@ -135,6 +137,7 @@ async def switch_session(server: Server, request: Request) -> object:
 async def fork_session(server: Server, request: Request) -> object:
     """Go on in a copy of the current path."""
     params = read_params(request, CopyParams)
+    check_new(server, params.id)
     made = await server.current.session.fork(params.leaf_id, id=params.id)
     return await go_to(server, made)
 
@@ -142,8 +145,21 @@ async def fork_session(server: Server, request: Request) -> object:
 async def clone_session(server: Server, request: Request) -> object:
     """Go on in a copy of the whole session."""
     params = read_params(request, CopyParams)
+    check_new(server, params.id)
     made = await server.current.session.clone(id=params.id, leaf_id=params.leaf_id)
     return await go_to(server, made)
+
+
+def check_new(server: Server, session_id: str | None) -> None:
+    """Refuse what would not become a session of its own, before anything is stored.
+
+    Raises:
+        SessionExists: It is open; the store need not know it yet.
+        UsageError: Too many are open.
+    """
+    if session_id in server.channels:
+        raise SessionExists(f"Session {session_id!r} is open already.")
+    server.check_room()
 
 
 async def go_to(server: Server, session: Session) -> dict[str, Any]:
@@ -158,6 +174,14 @@ async def checkout(server: Server, request: Request) -> object:
     params = read_params(request, CheckoutParams)
     session = server.current.session
     await session.checkout(params.leaf_id)
+    return with_leaf({"sessionId": session.id}, session)
+
+
+async def reload(server: Server, request: Request) -> object:
+    """Read the current session again, to go on after another process has written to it."""
+    read_params(request, Params)
+    session = server.current.session
+    await session.reload()
     return with_leaf({"sessionId": session.id}, session)
 
 

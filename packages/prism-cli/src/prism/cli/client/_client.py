@@ -352,6 +352,10 @@ class RpcClient:
         """Stand at another entry; `None` is the empty root."""
         await self.typed("checkout", {"leafId": leaf_id}, dict[str, Any])
 
+    async def reload(self) -> None:
+        """Read the current session again, to go on after another process has written to it."""
+        await self.typed("reload", {}, dict[str, Any])
+
     async def label(self, label: str | None, *, target_id: str | None = None) -> str:
         """Name an entry, or take its name away; the id of the label's entry."""
         params = {"label": label, "targetId": target_id}

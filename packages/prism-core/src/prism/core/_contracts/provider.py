@@ -128,7 +128,9 @@ class Provider(Protocol):
     Exactly one of `Done` and `Failed` ends the stream. A vendor's or the network's failure is a
     `Failed`; only programming errors and cancellation raise. An adapter may also have
     `async def aclose(self)`, and `supports_output_schema`: whether `ProviderRequest.output_schema`
-    holds the model to it, as a bool or as a method that is given the `ModelConfig`.
+    holds the model to it, as a bool or as a method that is given the `ModelConfig`. One that says
+    `ends_promptly = True` promises that its stream ends soon after the terminal event, so that
+    nobody has to watch the time.
     """
 
     @property

@@ -70,7 +70,12 @@ class Attempt(Assembly):
             events = aiter(provider.generate(request))
             ended = False
             try:
-                ended = await self._read(events) or await self._look_behind(events)
+                ended = await self._read(events)
+                if not ended and getattr(provider, "ends_promptly", False):
+                    ended = await self._drop_rest(events)
+                elif not ended:
+                    with move_on_after(AFTER_END_MS / 1000):
+                        ended = await self._drop_rest(events)
             finally:
                 if not ended:
                     await self._close(events)
@@ -133,21 +138,19 @@ class Attempt(Assembly):
                 return False
         return True
 
-    async def _look_behind(self, events: AsyncIterator[ProviderEvent]) -> bool:
+    async def _drop_rest(self, events: AsyncIterator[ProviderEvent]) -> bool:
         """Drop what follows the terminal event; whether nothing did, and the stream ended."""
-        with move_on_after(AFTER_END_MS / 1000):
-            try:
-                async for event in events:
-                    self._warn(
-                        "event_after_end",
-                        f"The provider yielded a {type(event).__name__} after its last event; "
-                        "it was dropped.",
-                    )
-                    return False
-            except Exception as error:  # noqa: BLE001 - the turn is complete whatever comes now
-                self._warn_of("provider_failed_after_end", error)
-            return True
-        return False
+        try:
+            async for event in events:
+                self._warn(
+                    "event_after_end",
+                    f"The provider yielded a {type(event).__name__} after its last event; "
+                    "it was dropped.",
+                )
+                return False
+        except Exception as error:  # noqa: BLE001 - the turn is complete whatever comes now
+            self._warn_of("provider_failed_after_end", error)
+        return True
 
     async def _close(self, events: Any) -> None:
         """Close a provider's generator, also when its reader was cancelled."""

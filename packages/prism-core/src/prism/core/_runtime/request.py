@@ -56,7 +56,10 @@ def finish_request(
                 compat["thinking"] = own["thinking"]
             options = structs.replace(changed.options, compat=compat or None)
             changed = structs.replace(changed, options=_thinking(run, changed.model, options))
-    check_request(changed, granted=frozenset(run.tools))
+    # What nobody changed is the same in every turn, so it is checked in the first.
+    if changed is not built or not run.request_checked:
+        check_request(changed, granted=frozenset(run.tools))
+        run.request_checked = changed is built
     return changed
 
 

@@ -97,6 +97,7 @@ class RunState:
         self.batch: Batch | None = None
         self.compacted_overflow = False
         self.told_clamp: bool = False
+        self.request_checked: bool = False
         self.told_cost: bool = False
         self.status: str = "completed"
         self.accepting: bool = True

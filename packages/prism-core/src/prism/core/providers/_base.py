@@ -105,6 +105,9 @@ class HttpProvider(ABC):
     api: ClassVar[str]
     """The wire's name, as in `Replay.api`."""
 
+    ends_promptly: ClassVar[bool] = True
+    """What follows the last event is read for at most `_DRAIN_SECONDS`."""
+
     def __init__(
         self,
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -76,6 +76,7 @@ class MockProvider:
     ) -> None:
         self.id: str = id
         self.supports_output_schema: bool = supports_output_schema
+        self.ends_promptly: bool = script is None or _ends_promptly(script)
         self.requests: list[ProviderRequest] = []
         self._answer = _answers(_HELLO if script is None else script)
 
@@ -103,6 +104,15 @@ def _answers(script: Script) -> Callable[[ProviderRequest, int], Iterable[Script
     if turns:
         return lambda _request, turn: turns[turn] if turn < len(turns) else [_exhausted(turns)]
     return lambda _request, _turn: flat
+
+
+def _ends_promptly(script: Script) -> bool:
+    """Whether every turn's last item is its terminal event, behind which nothing can wait."""
+    if callable(script):
+        return False
+    nested = bool(script) and isinstance(script[0], list | tuple)
+    turns = cast("Sequence[Sequence[ScriptItem]]", script if nested else [script])
+    return all(turn and isinstance(turn[-1], Done | Failed | ErrorInfo) for turn in turns)
 
 
 def _exhausted(turns: Sequence[object]) -> ErrorInfo:
