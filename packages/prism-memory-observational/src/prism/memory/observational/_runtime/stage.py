@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
@@ -187,7 +188,7 @@ def _label(role: WorkerRole) -> str | None:
     return None if role.model is None else f"{role.model.provider}/{role.model.model}"
 
 
-class Stage:
+class Stage(ABC):
     """One worker in one flush."""
 
     worker = ""
@@ -201,13 +202,13 @@ class Stage:
         self.force = force
         self.tally = Tally()
 
+    @abstractmethod
     async def run(self) -> WorkerResult:
         """Do what is due; failures are part of the result.
 
         Raises:
             Missing: There is no model or no credential.
         """
-        raise NotImplementedError
 
     async def hired(self) -> Hired:
         """Whoever does the job.
