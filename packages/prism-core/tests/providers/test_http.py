@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 
@@ -108,6 +110,8 @@ async def test_leaving_early_closes_the_connection() -> None:
                     assert event == TextDelta(text="Hi", index=0)
                     break
             await server.gone.wait()
+            gc.collect()  # a generator that was left open would be told of here
+            await anyio.lowlevel.checkpoint()
             await provider.aclose()
             tasks.cancel_scope.cancel()
 

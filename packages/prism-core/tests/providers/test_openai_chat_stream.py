@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -270,6 +271,18 @@ async def test_reasoning_details_are_collected_for_the_way_back() -> None:
     assert reading.blocks == {0: ThinkingBlock(text="hm", replay=replay)}
 
 
+async def test_a_detail_keeps_what_a_later_piece_leaves_empty() -> None:
+    first = {"type": "reasoning.text", "index": 0, "text": "a", "signature": "s", "id": None}
+    later = {"type": "reasoning.text", "index": 0, "text": "b", "signature": None}
+    reading = await answer(
+        chunk({"reasoning_details": [first]}), chunk({"reasoning_details": [later]}), STOP
+    )
+    (block,) = reading.blocks.values()
+    assert isinstance(block, ThinkingBlock)
+    assert block.replay is not None
+    assert json.loads(block.replay.data) == [{**first, "text": "ab"}]
+
+
 async def test_reasoning_in_details_alone_is_shown() -> None:
     reading = await answer(
         chunk(detail(text="h")),
@@ -397,6 +410,16 @@ async def test_calls_appear_in_their_order_also_when_one_has_no_arguments_yet() 
         (1, None, "1}"),
         (0, None, "{}"),
     ]
+
+
+async def test_a_name_that_comes_again_after_arguments_belongs_to_the_same_call() -> None:
+    reading = await answer(
+        tool(index=0, id="c1", name="get_weather", arguments='{"a":'),
+        tool(index=0, name="get_weather", arguments="1"),
+        tool(index=0, name="other", arguments="}"),
+        CALLS,
+    )
+    assert reading.calls == [made("c1", "get_weather", {"a": 1})]
 
 
 async def test_usage_that_counts_nothing_takes_nothing_back() -> None:
