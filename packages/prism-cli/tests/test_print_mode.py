@@ -111,6 +111,7 @@ def test_an_unreachable_server_is_one_line_and_status_1(
         (["-p", "Hi", *MOCK, "--compact", "-1"], "--compact"),
         (["-p", "Hi", *MOCK, "--mode", "xml"], "--mode"),
         (["-p", "Hi", *MOCK, "--store", __file__], "is a file"),
+        (["-p", "Hi", *MOCK, "--store", f"sqlite:{Path(__file__).parent}"], "is a directory"),
         (["-p", "Hi", *MOCK, "--store", "sqlite:"], "needs the name of a file"),
         (["-p", "Hi", *MOCK, "--frobnicate"], "--frobnicate"),
         (["-p", "Hi", "extra"], "extra"),

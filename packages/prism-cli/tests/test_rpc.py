@@ -829,6 +829,7 @@ async def test_the_client_speaks_for_itself() -> None:
         await client.set_model("m2")
         await client.label("here")
         assert (await client.tree()).entries[-1].kind == "label"
+        await client.reload()
         await client.checkout(None)
         assert (await client.clear_queue()).steer == []
         assert await client.abort() is False

@@ -367,6 +367,61 @@ def test_a_client_that_goes_ends_the_run_and_the_process(
     server.close()
 
 
+@pytest.mark.parametrize("kind", ["pipes", "sockets"])
+def test_a_client_that_dies_while_nothing_is_written_ends_the_process(
+    kind: str, app: list[str]
+) -> None:
+    pair = os.pipe if kind == "pipes" else fds_of_socketpair  # Node gives its children sockets
+    theirs_in, ours_in = pair()
+    ours_out, theirs_out = pair()
+    process = subprocess.Popen(app, stdin=theirs_in, stdout=theirs_out, stderr=subprocess.PIPE)
+    os.close(theirs_in)
+    os.close(theirs_out)
+    os.write(ours_in, request(1, "prompt", input="call patient"))
+    out = b""
+    while b"tool_execution_started" not in out:
+        out += os.read(ours_out, 65_536)
+    os.close(ours_in)
+    os.close(ours_out)
+    _, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, err) == (141, b"imported\n")
+
+
+def fds_of_socketpair() -> tuple[int, int]:
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
+
+
+def test_answers_that_nobody_reads_do_not_fill_the_memory(app: list[str]) -> None:
+    server = Server(app)
+    server.send(request(0, "prompt", input="1 x 1000000"))
+    server.until(b'"id":0,"ok":true')
+    server.send(*(request(number, "messages") for number in range(1, 251)))
+    assert wait_for_idle(server.process.pid) < 150 * 1024 * 1024
+    lines, err, status = server_end(server)
+    assert (err, status) == (b"imported\n", 0)
+    assert responses(lines) == dict.fromkeys(range(251), "ok")
+
+
+def test_two_processes_on_one_session_are_a_conflict_until_one_reloads(app: list[str]) -> None:
+    first, second = Server(app), Server(app)
+    for server in (first, second):
+        server.send(request(1, "state"))
+        server.until(b'"id":1,"ok":true')
+    first.send(request(2, "prompt", input="1 x 1"))
+    first.until(b'"id":2,"ok":true')
+    second.send(request(2, "prompt", input="1 y 1"))
+    second.until(b'"id":2,"ok":')
+    second.send(request(3, "reload"), request(4, "prompt", input="1 y 1"))
+    second.until(b'"id":4,"ok":')
+    first.send(request(3, "messages", limit=1), request(4, "prompt", input="1 x 1"))
+    first.until(b'"id":4,"ok":')
+    lines, _, status = server_end(second)
+    assert (responses(lines), status) == ({1: "ok", 2: "store_conflict", 3: "ok", 4: "ok"}, 0)
+    lines, _, status = server_end(first)
+    assert (responses(lines), status) == ({1: "ok", 2: "ok", 3: "ok", 4: "store_conflict"}, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "tool"),
     [("SIGINT", "patient"), ("SIGTERM", "patient"), ("SIGHUP", "patient"), ("SIGINT", "stuck")],

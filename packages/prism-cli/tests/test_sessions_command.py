@@ -135,6 +135,20 @@ def test_export_gives_the_entries_as_they_are_stored(
     assert "is there already" in capfd.readouterr().err
 
 
+def test_a_hole_in_a_session_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    anyio.run(fill, JsonlSessionStore(tmp_path))
+    (file,) = tmp_path.glob("main*.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join([lines[0], "damaged", *lines[2:], ""]), encoding="utf-8")
+    assert main(["sessions", "show", "main", "--store", str(tmp_path)]) == 0
+    out, err = capfd.readouterr()
+    assert "<- here" in out
+    damaged, hole = err.splitlines()
+    assert damaged.startswith("prism: warning: ")
+    assert "line 2" in damaged
+    assert hole == "prism: warning: Entry 'e3', which entry 'e4' follows, is not in the session."
+
+
 def test_memory_needs_a_package_that_is_named_when_it_is_missing(
     store: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 RETRY: Final = RetryOptions(base_delay_ms=500, max_delay_ms=8_000, jitter=True)
 """For hosted models: they recover in seconds, and many clients should not come back at once."""
 
+MAX_WARNINGS: Final = 1_000
+"""Warnings of one store that are said."""
+
 SQLITE_PREFIX: Final = "sqlite:"
 
 
@@ -137,6 +140,8 @@ def _variable(flag: str, name: str) -> str:
 def open_store(where: str) -> SessionStore:
     """The store that `DIR` or `sqlite:FILE` names; it is made when something is written.
 
+    What is found damaged in a directory's files is said on stderr.
+
     Raises:
         UsageProblem: *where* names nothing, or a file where a directory has to be.
     """
@@ -144,6 +149,10 @@ def open_store(where: str) -> SessionStore:
         path = where.removeprefix(SQLITE_PREFIX)
         if not path:
             raise UsageProblem("--store sqlite: needs the name of a file.")
+        if os.path.isdir(path):  # noqa: PTH112 - pathlib would be loaded for this alone
+            raise UsageProblem(
+                f"--store sqlite:{path} is a directory; give a file, or just {path}."
+            )
         from prism.core.stores import SqliteSessionStore
 
         return SqliteSessionStore(path)
@@ -155,7 +164,14 @@ def open_store(where: str) -> SessionStore:
         raise UsageProblem(f"--store {where} is a file; give its directory, or sqlite:{where}.")
     from prism.core.stores import JsonlSessionStore
 
-    return JsonlSessionStore(where)
+    said: set[str] = set()
+
+    def warn(_code: str, text: str) -> None:
+        if text not in said and len(said) < MAX_WARNINGS:
+            said.add(text)
+            complain(f"warning: {text}")
+
+    return JsonlSessionStore(where, on_warning=warn)
 
 
 @runtime_checkable

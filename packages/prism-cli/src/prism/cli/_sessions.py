@@ -22,6 +22,7 @@ from prism.cli._streams import EXIT_READER_GONE
 from prism.cli._tree import draw, printable, shorten
 from prism.core import (
     PrismError,
+    SessionContext,
     SessionEntry,
     SessionNotFound,
     TreeNode,
@@ -102,6 +103,14 @@ async def show_session(
     show(info, entries, as_json=as_json)
 
 
+def _context(entries: list[SessionEntry]) -> SessionContext:
+    """The branch on which a session stands; what is wrong with it is said."""
+    context = rebuild_session_context(entries)
+    for problem in context.warnings:
+        complain(f"warning: {problem.message}")
+    return context
+
+
 def load_memory() -> Any:
     """The package of observational memory, which need not be installed.
 
@@ -123,7 +132,7 @@ def _show_memory(
     package: Any, info: SessionInfo, entries: list[SessionEntry], *, as_json: bool
 ) -> None:
     """What is remembered on the branch on which the session stands."""
-    context = rebuild_session_context(entries)
+    context = _context(entries)
     status = package.memory_status(context.entries)
     found = package.build_projection(context.entries)
     if as_json:
@@ -144,7 +153,7 @@ def _show_memory(
 def _show_tree(info: SessionInfo, entries: list[SessionEntry], *, as_json: bool) -> None:
     nodes = TreeNode.list_of(entries)
     branches = list_branches(entries)
-    leaf_id = rebuild_session_context(entries).leaf_id
+    leaf_id = _context(entries).leaf_id
     by_id = {entry.id: entry for entry in entries}
     if as_json:
         _print_json(
@@ -200,7 +209,9 @@ async def _find(store: SessionStore, session_id: str) -> SessionInfo:
     for info in await store.sessions():
         if info.session_id == session_id:
             return info
-    raise SessionNotFound(f"The store holds no session {session_id!r}.")
+    raise SessionNotFound(
+        f"The store holds no session {session_id!r}; `prism sessions list` shows what it holds."
+    )
 
 
 def _writing(path: str | None) -> AbstractContextManager[BinaryIO]:

@@ -42,6 +42,11 @@ _SELECT_LIMIT: Final = 1_024
 LINGER_SECONDS: Final = 0.0005
 """How long the next request is waited for right away: a client that asks in turns takes less."""
 
+WATCH_SECONDS: Final = 1.0
+"""How often it is looked whether the reader is still there, when nothing is written."""
+
+_GONE: Final = getattr(select, "POLLERR", 0) | getattr(select, "POLLHUP", 0)
+
 Data: TypeAlias = bytes | memoryview
 
 
@@ -90,6 +95,19 @@ class Output:
             self._write = self._write_pipe
         else:
             self._write = self._write_fd
+
+    async def watch(self) -> None:
+        """Notice that the reader has gone, also when nothing is written; runs beside the work."""
+        if not hasattr(select, "poll"):
+            return
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            if self.closed:
+                return
+            if any(what & _GONE for _, what in poll.poll(0)):
+                self._close(BrokenPipeError())
 
     def _own_terminal(self) -> None:
         """Open the terminal once more: that one can be set not to block, with nobody noticing."""

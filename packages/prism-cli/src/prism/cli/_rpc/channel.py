@@ -28,12 +28,14 @@ class ActiveRun:
     """A run that a request started.
 
     Attributes:
+        request_id: The request.
         joined: Requests whose input joined it; they are answered at its end.
     """
 
-    __slots__ = ("joined",)
+    __slots__ = ("joined", "request_id")
 
-    def __init__(self) -> None:
+    def __init__(self, request_id: RequestId) -> None:
+        self.request_id = request_id
         self.joined: list[RequestId] = []
 
 

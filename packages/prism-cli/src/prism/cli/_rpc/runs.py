@@ -84,11 +84,15 @@ async def join(channel: Channel, request: Request, said: Any) -> bool:
     if run is None:
         return False
     joined = False
+    cause = channel.begin(run.request_id, runs=False)
     # `follow_up` takes the input at once or waits for the session, which is not wanted here.
-    with CancelScope() as scope:
-        scope.cancel()
-        await channel.session.follow_up(said)
-        joined = True
+    try:
+        with CancelScope() as scope:
+            scope.cancel()
+            await channel.session.follow_up(said)
+            joined = True
+    finally:
+        channel.end(cause, lambda: None)
     if joined:
         run.joined.append(request.id)
     return joined

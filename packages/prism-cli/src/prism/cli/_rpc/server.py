@@ -90,6 +90,7 @@ class Server:
             self._group = group
             await group.start(watch_signals, self._on_signal)
             group.start_soon(self._flush)
+            group.start_soon(self.output.watch)
             try:
                 with self._reading:
                     session = await self.host.open_session(self.host.options.session)
@@ -123,10 +124,12 @@ class Server:
                 chunk = await source.read()
             if not chunk:
                 break
-            for line in framer.feed(chunk):
+            for number, line in enumerate(framer.feed(chunk), 1):
                 await self._handle(line)
-            if self.output.pending_bytes > MAX_PENDING_BYTES:
-                await self.output.drain()
+                if self.output.pending_bytes > MAX_PENDING_BYTES:
+                    await self.output.drain()
+                elif number % MAX_TURNS == 0:
+                    await anyio.lowlevel.checkpoint()
         for line in framer.end():
             await self._handle(line)
 
@@ -339,7 +342,7 @@ class Server:
         task_status: TaskStatus[None],
     ) -> None:
         cause = channel.begin(request_id, runs=True)
-        active = ActiveRun()
+        active = ActiveRun(request_id)
         result: RunResult | None = None
         failure: Exception | None = None
         # The caller goes on at the next turn of the event loop, and finds the run under way.
