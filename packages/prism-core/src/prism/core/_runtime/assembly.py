@@ -299,6 +299,14 @@ class Assembly:
             usage=self.usage,
         )
 
+    def count(self, usage: Usage) -> None:
+        """Take what the attempt used so far; it replaces an earlier report."""
+        self.usage = usage
+
+    def stop(self, reason: str) -> None:
+        """Note why the provider stopped."""
+        self.stop_reason = reason
+
     def partial_message(self, stop_reason: str) -> Message | None:
         """What there is of a turn that was cut short; calls that were not complete are left out."""
         for building in self._blocks:

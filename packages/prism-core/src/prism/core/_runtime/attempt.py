@@ -176,19 +176,19 @@ class Attempt(Assembly):
             case BlockFinished():
                 self._finish_block(event)
             case UsageUpdate():
-                self.usage = priced(event.usage, self._prices)
+                self.count(priced(event.usage, self._prices))
             case Notice():
                 self._told_of_cut |= event.code == DROPPED_CALL
                 self._warn(event.code, event.message)
             case Done():
                 if event.usage is not None:
-                    self.usage = priced(event.usage, self._prices)
+                    self.count(priced(event.usage, self._prices))
                 is_cut = event.stop_reason in CUT_STOPS
                 for building in self._blocks:
                     if not (is_cut and self._is_cut(building)):
                         self._complete(building)
                 calls = any(isinstance(building.block, ToolCallBlock) for building in self._blocks)
-                self.stop_reason = event.stop_reason or ("tool_use" if calls else "stop")
+                self.stop(event.stop_reason or ("tool_use" if calls else "stop"))
                 return True
             case Failed():
                 self.error = event.error

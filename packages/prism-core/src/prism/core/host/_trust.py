@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class StaticTrustPolicy:
             return False
         try:
             path = Path(subject).resolve()
+            with suppress(FileNotFoundError, NotADirectoryError):
+                path.stat()  # Python 3.13 resolves a loop of links without a word
             return any(path.is_relative_to(Path(root).resolve()) for root in self._roots)
         except (OSError, ValueError, RuntimeError):  # a loop of links, or a NUL in the name
             return False

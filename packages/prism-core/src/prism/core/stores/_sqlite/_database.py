@@ -91,6 +91,17 @@ class Append:
         self.error: StoreError | None = None
 
 
+def _never_close(connection: sqlite3.Connection) -> None:
+    """Keep a connection whose file is gone until the process ends.
+
+    Closing it deletes the log that lies under its name, which by now is that of the file that
+    took its place. The garbage collector would close it too, so it never gets to see it.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 class Database:
     """One connection.
 
@@ -106,7 +117,6 @@ class Database:
         self._busy_timeout_ms = busy_timeout_ms
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
-        self._lost: list[sqlite3.Connection] = []
 
     def append(self, appends: Sequence[Append]) -> None:
         """Add batches in one commit; when that fails, each in its own."""
@@ -304,8 +314,7 @@ class Database:
             status = None
         if status is not None and (status.st_dev, status.st_ino) == self._identity:
             return
-        # Closing it now would delete the log of the file that took its place.
-        self._lost.append(connection)
+        _never_close(connection)
         self._connection = None
         raise StoreError(
             f"{self._path} was removed or replaced by somebody else. Nothing was done: reload what"
