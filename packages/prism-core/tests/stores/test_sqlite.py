@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio  # noqa: TID251 - a native cancel is the point of one test
+import gc
 import resource
 import sqlite3
 import subprocess
@@ -268,6 +269,27 @@ async def test_a_file_that_is_gone_is_told_once(tmp_path: Path, replaced: bool) 
     version = len(await ids(store))
     assert await store.append("s", [entry("new")], expected_version=version) == version + 1
     await store.aclose()
+
+
+async def test_a_store_whose_file_was_replaced_leaves_the_log_of_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "db"
+    store = SqliteSessionStore(path)
+    await store.append("s", chain(0, 3))
+    for name in ("db", "db-wal", "db-shm"):
+        (tmp_path / name).unlink()
+    other = SqliteSessionStore(path)
+    await other.append("s", chain(0, 1))
+    with refused("file_changed"):
+        await store.append("s", chain(3, 4), expected_version=3)
+    await store.aclose()
+    del store
+    gc.collect()
+    assert (tmp_path / "db-wal").exists()
+    assert await other.append("s", chain(1, 2), expected_version=1) == 2
+    assert await ids(other) == named(0, 2)
+    await other.aclose()
 
 
 async def test_texts_in_the_file_are_ascii(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -89,17 +89,6 @@ class Append:
         self.expected_version = expected_version
         self.version = 0
         self.error: StoreError | None = None
-
-
-def _never_close(connection: sqlite3.Connection) -> None:
-    """Keep a connection whose file is gone until the process ends.
-
-    Closing it deletes the log that lies under its name, which by now is that of the file that
-    took its place. The garbage collector would close it too, so it never gets to see it.
-    """
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class Database:
@@ -314,8 +303,10 @@ class Database:
             status = None
         if status is not None and (status.st_dev, status.st_ino) == self._identity:
             return
-        _never_close(connection)
         self._connection = None
+        with suppress(sqlite3.Error):
+            # SQLite sees that the file moved, and leaves the log of the new one alone.
+            connection.close()
         raise StoreError(
             f"{self._path} was removed or replaced by somebody else. Nothing was done: reload what"
             " you know of its sessions.",
